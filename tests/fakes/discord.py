@@ -74,7 +74,6 @@ class FakeDiscord:
         """Close code that an identify gets."""
         self.mute = False
         """Heartbeats are not answered."""
-        self.starts_left = 1000
         self._sent: dict[str, list[float]] = {}
         self._nonces: dict[str, dict[str, Any]] = {}
         self._last_id = 0
@@ -411,7 +410,7 @@ class FakeDiscord:
         ]
 
     def _address(self) -> dict[str, Any]:
-        limit = {"total": 1000, "remaining": self.starts_left, "reset_after": 14_400_000}
+        limit = {"total": 1000, "remaining": 999, "reset_after": 14_400_000}
         url = f"ws://127.0.0.1:{self.port}/gateway"
         return {"url": url, "shards": 1, "session_start_limit": limit | {"max_concurrency": 1}}
 

@@ -21,6 +21,7 @@ from hermes.domain.ports.platform import ButtonPress
 from hermes.domain.wording import one_line
 from hermes.entry.chat.discord.manifest import PLATFORM
 from hermes.entry.chat.discord.settings import DiscordRules
+from hermes.entry.chat.kit.history import number
 from hermes.entry.chat.kit.intake import Heard, judge, read_addressing
 
 _SPOKEN = frozenset({0, 19})
@@ -138,10 +139,6 @@ class Note(Struct, frozen=True, omit_defaults=True):
 
 def read_note(context: str) -> Note:
     return msgspec.json.decode(context, type=Note) if context else Note()
-
-
-def number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else 0
 
 
 def time_of(snowflake: str) -> float:
@@ -269,8 +266,7 @@ def _file(message: MessageWire, file: FileWire) -> Attachment:
     kind = media_type.partition("/")[0]
     return Attachment(
         kind="voice" if message.flags & _VOICE else kind if kind in _KINDS else "document",
-        # The address is good for a day; the message tells a new one.
-        remote=f"{message.name}:{file.id}:{file.size} {file.url}",
+        remote=f"{file.size} {file.url}",
         name=file.filename,
         media_type=media_type or None,
         size=file.size,

@@ -7,11 +7,9 @@ from msgspec.structs import force_setattr
 from hermes.domain.errors import ConfigError
 from hermes.entry.chat.kit.settings import ChatSettings, Seconds
 
-PUBLIC_ROOT = "https://discord.com/api/v10"
-
 
 class DiscordRules(ChatSettings, frozen=True, kw_only=True):
-    """What may change while connected. A key that ends in `_chats` may end in `_channels`."""
+    """What may change while connected. Keys that end in `_chats` may end in `_channels`."""
 
     reactions: bool = True
     ignored_chats: frozenset[str] = frozenset()
@@ -19,7 +17,6 @@ class DiscordRules(ChatSettings, frozen=True, kw_only=True):
     auto_thread: bool = True
     """A mention in a channel opens a thread, and the conversation is there."""
     no_thread_chats: frozenset[str] = frozenset()
-    """Channels in which a mention is answered in the channel."""
     thread_require_mention: bool = False
     """Answer only when spoken to, also in threads we take part in."""
     missed_message_backfill: bool = True
@@ -29,24 +26,23 @@ class DiscordRules(ChatSettings, frozen=True, kw_only=True):
     """`off`: the slash commands of the bot stay as they are."""
     max_attachment_bytes: int = 32 * 1024 * 1024
     allowed_users: frozenset[str] = frozenset()
-    """Also who may talk; here: whose private chats are looked into after a restart."""
+    """Also: whose private chats are looked into when a session begins."""
 
 
 class DiscordSettings(DiscordRules, frozen=True, kw_only=True):
     token: str
-    base_url: str = PUBLIC_ROOT
+    base_url: str = "https://discord.com/api/v10"
     """The root of the REST API with its version; the gateway's address comes from there."""
     proxy: str = ""
     request_timeout: Seconds = 60.0
 
     def __post_init__(self) -> None:
-        root = self.base_url.strip().rstrip("/")
-        if not root.startswith(("http://", "https://")):
+        force_setattr(self, "base_url", self.base_url.strip().rstrip("/"))
+        if not self.base_url.startswith(("http://", "https://")):
             raise ConfigError(
-                f"The Discord server address {root!r} is not an http or https URL.",
+                f"The Discord server address {self.base_url!r} is not an http or https URL.",
                 hint="Set platforms.discord.extra.base_url to e.g. http://127.0.0.1:8081/api/v10.",
             )
-        force_setattr(self, "base_url", root)
 
     def __repr__(self) -> str:
         return f"DiscordSettings(base_url={self.base_url!r})"

@@ -13,7 +13,8 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from string import Formatter
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -23,34 +24,15 @@ from hermes.domain.errors import MissingExtra
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, InboundSink, PlatformFailure
 from hermes.entry.chat.discord.settings import DiscordSettings
-from hermes.entry.chat.kit.http import Upload, on_this_machine
+from hermes.entry.chat.kit.http import Effect, Upload, broken, on_this_machine
 from hermes.entry.chat.kit.receiver import Patience
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    import discord
 
 PLACES = ("CHANNEL_CREATE", "CHANNEL_UPDATE", "THREAD_CREATE", "THREAD_UPDATE")
 _TAKEN = ("READY", "RESUMED", "GUILD_CREATE", "MESSAGE_CREATE", "INTERACTION_CREATE", *PLACES)
 _INTENTS = ("guilds", "guild_messages", "dm_messages", "message_content")
-_MAJOR = {"channels": "channel_id", "guilds": "guild_id", "webhooks": "webhook_id"}
-"""What rate limits are counted by, besides the call itself."""
-_SILENCE = 60.0
-"""Seconds without a heartbeat's answer after which a connection is given up at the latest."""
-_BUSY_SECONDS = 5.0
-SEND = "POST /channels/{}/messages"
-_TOKEN_HINT = (
-    "Check DISCORD_BOT_TOKEN: it must be the whole token from the Developer Portal, "  # noqa: S105
-    "and must not have been reset since."
-)
-_CLOSED = {
-    4004: ("Discord does not know the bot's token.", _TOKEN_HINT),
-    4014: (
-        "The bot may not read messages.",
-        "Switch on the Message Content Intent of the bot in Discord's Developer Portal.",
-    ),
-}
+SEND = "POST /channels/{channel_id}/messages"
+_TOKEN_HINT = "Check DISCORD_BOT_TOKEN: the whole token, as in Discord's Developer Portal."  # noqa: S105
+_INTENT_HINT = "Switch on the bot's Message Content Intent in Discord's Developer Portal."
 _BY_CODE = {
     **dict.fromkeys((10008, 30046), FailureAction.SEND_NEW),
     **dict.fromkeys((10015, 10062, 50027, 160002), FailureAction.DROP_REPLY),
@@ -83,9 +65,8 @@ class DiscordApi:
         self._settings = settings
         self._clock = clock
         self._patience = Patience(clock)
-        self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
         self._library: Any = None
-        self._client: discord.Client | None = None
+        self._client: Any = None
         self._session = GatewaySession()
         self._heard = False
         """Whether anything was said since the last connection was made."""
@@ -93,50 +74,41 @@ class DiscordApi:
 
     async def open(self) -> None:
         """Load the library and log in."""
-        settings, library = self._settings, await asyncio.to_thread(_load)
-        direct = on_this_machine(settings.base_url) or not settings.proxy
+        library = self._library = await asyncio.to_thread(_load)
+        root, proxy = self._settings.base_url, self._settings.proxy
         client = self._client = library.Client(
             intents=library.Intents(**dict.fromkeys(_INTENTS, True)),
-            proxy=None if direct else settings.proxy,
+            proxy=None if on_this_machine(root) or not proxy else proxy,
             max_messages=None,
             max_ratelimit_timeout=30.0,
         )
-        self._library, request, public = library, client.http.request, library.http.Route.BASE
+        request, public = client.http.request, library.http.Route.BASE
 
         async def rebased(route: Any, **more: Any) -> Any:
-            route.url = settings.base_url + route.url.removeprefix(public)
+            route.url = root + route.url.removeprefix(public)
             return await request(route, **more)
 
         client.http.request = rebased
-        await self._explained("the login", client.login(settings.token))
+        await self._explained("the login", client.login(self._settings.token))
         self.user_id = str(client.user.id)
         self.application_id = str(client.application_id or client.user.id)
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            ws: Any = client.ws
-            if ws is not None and ws.open:
+            if client.ws is not None and client.ws.open:
                 # Closed with 1000 the session would be over.
-                await ws.close(code=4000)
+                await client.ws.close(code=4000)
             await client.close()
-
-    def _opened(self) -> Any:
-        if self._client is None:
-            raise PlatformFailure(FailureAction.RETRY, "Discord is not connected.")
-        return self._client
 
     async def call(
         self, method: str, *ids: str, body: Any = None, upload: Upload | None = None, **query: Any
     ) -> Any:
-        """Make a call such as `GET /channels/{}`."""
-        client, (verb, path) = self._opened(), method.split(" ")
-        parts = path.split("/")
-        places = [at for at, part in enumerate(parts) if part == "{}"]
-        names: dict[str, str] = {}
-        for at, given in zip(places, ids, strict=True):
-            name = _MAJOR.get(parts[at - 1], f"id_{at}")
-            parts[at], names[name] = f"{{{name}}}", given
+        """Make a call such as `GET /channels/{channel_id}`; `ids` fill in the path."""
+        if self._client is None:
+            raise PlatformFailure(FailureAction.RETRY, "Discord is not connected.")
+        verb, path = method.split(" ")
+        names = [name for _, name, _, _ in Formatter().parse(path) if name]
         more: dict[str, Any] = {"params": query} if query else {}
         if upload is not None:
             attached = {"attachments": [{"id": 0, "filename": upload.name}]}
@@ -147,23 +119,24 @@ class DiscordApi:
             ]
         elif body is not None:
             more["json"] = body
-        route = self._library.http.Route(verb, "/".join(parts), **names)
-        return await self._explained(method, client.http.request(route, **more))
+        route = self._library.http.Route(verb, path, **dict(zip(names, ids, strict=True)))
+        return await self._explained(method, self._client.http.request(route, **more))
 
     async def _explained(self, name: str, work: Any) -> Any:
         """Await something of the library's; translate what goes wrong."""
-        http = self._opened().http
+        done, http = False, self._client.http
         try:
             async with asyncio.timeout(self._settings.request_timeout):
-                return await work
-        except (asyncio.CancelledError, TimeoutError) as error:
-            # Whoever is cut off while it waits out a global limit would block all others.
-            http._global_over.set()  # noqa: SLF001 - the library has no other way
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            raise _broken(name, "no answer in time") from None
-        except (self._library.DiscordException, *self._lost) as error:
+                answer = await work
+                done = True
+                return answer
+        except self._troubles as error:
+            done = not isinstance(error, TimeoutError)
             raise self._failure(name, error) from None
+        finally:
+            if not done:
+                # Whoever is cut off while it waits out a global limit would block all others.
+                http._global_over.set()  # noqa: SLF001 - the library has no other way
 
     # -- the gateway ---------------------------------------------------------------------
 
@@ -173,7 +146,7 @@ class DiscordApi:
         """Receive until cancelled, from where `session` was; raise what cannot be overcome."""
         self._session, earlier = session, bool(session.id)
         parsers = {name: partial(self._take, name, take) for name in _TAKEN}
-        self._opened()._connection.parsers = parsers  # noqa: SLF001 - see above
+        self._client._connection.parsers = parsers  # noqa: SLF001 - see above
         while True:
             self._heard = False
             try:
@@ -187,7 +160,7 @@ class DiscordApi:
                 self._session = GatewaySession()
                 # The session of an earlier process may be long over: no reason to wait.
                 if self._heard or not earlier:
-                    await self._clock.sleep(self._random.uniform(1.0, 5.0))
+                    await self._clock.sleep(random.uniform(1.0, 5.0))  # noqa: S311 - a pause
             elif not self._heard:
                 lost = PlatformFailure(FailureAction.RETRY, "Discord closed the connection.")
                 await self._patience.overcome(lost, sink)
@@ -195,17 +168,20 @@ class DiscordApi:
 
     async def _connection(self, sink: InboundSink) -> bool:
         """Connect and receive until the connection is over; return whether it can be resumed."""
-        gateway, client, session = self._library.gateway, self._opened(), self._session
-        url, resume = session.url or await self._address(), dict[str, Any]()
-        if session.id:
-            resume = {"resume": True, "session": session.id, "sequence": session.sequence}
+        gateway, session = self._library.gateway, self._session
+        url = session.url or (await self.call("GET /gateway/bot"))["url"]
+        known = {"session": session.id, "sequence": session.sequence} if session.id else {}
         try:
             opening = gateway.DiscordWebSocket.from_client(
-                client, initial=True, gateway=gateway.yarl.URL(url), **resume
+                self._client,
+                initial=True,
+                gateway=gateway.yarl.URL(url),
+                resume=bool(known),
+                **known,
             )
-            ws = client.ws = await self._explained("the gateway", opening)
+            ws = self._client.ws = await self._explained("the gateway", opening)
             beats = ws._keep_alive  # noqa: SLF001 - it waits a minute, however short the beat
-            beats.heartbeat_timeout = min(_SILENCE, max(5.0, 2.0 * beats.interval))
+            beats.heartbeat_timeout = min(60.0, max(5.0, 2.0 * beats.interval))
             while True:
                 await ws.poll_event()
                 if self._heard:
@@ -213,49 +189,46 @@ class DiscordApi:
                 sink.alive()
         except gateway.ReconnectWebSocket as wish:
             return bool(wish.resume)
-        except (self._library.DiscordException, *self._lost) as error:
+        except self._troubles as error:
             raise self._failure("the gateway", error) from None
 
     def _take(self, name: str, take: Callable[[Received], None], data: Any) -> None:
-        ws = self._opened().ws
+        ws = self._client.ws
         if name == "READY":
             self._session = GatewaySession(ws.session_id, 0, str(ws.gateway))
         self._session = replace(self._session, sequence=ws.sequence or 0)
         self._heard = True
         take(Received(name, data if isinstance(data, Mapping) else {}, self._session))
 
-    async def _address(self) -> str:
-        found = await self.call("GET /gateway/bot")
-        starts = found.get("session_start_limit") or {}
-        if starts.get("remaining", 1) <= 0:
-            message = "Discord lets this bot start no further sessions today."
-            pause = starts.get("reset_after", 60_000) / 1000
-            raise PlatformFailure(FailureAction.WAIT, message, retry_after=pause)
-        return str(found["url"])
-
     # -- what a failure means --------------------------------------------------------------
 
     @property
-    def _lost(self) -> tuple[type[Exception], ...]:
-        return (OSError, self._library.http.aiohttp.ClientError)
+    def _troubles(self) -> tuple[type[Exception], ...]:
+        library = self._library
+        return (library.DiscordException, library.http.aiohttp.ClientError, OSError)
 
     def _failure(self, name: str, error: Any) -> PlatformFailure:
         library = self._library
-        if isinstance(error, library.LoginFailure):
-            return _closed(4004)
-        if isinstance(error, library.ConnectionClosed):
-            return _closed(error.code)
         if isinstance(error, library.RateLimited):
-            message, pause = f"Discord wants fewer calls of {name}.", error.retry_after
-            return PlatformFailure(FailureAction.WAIT, message, retry_after=pause)
+            message = f"Discord wants fewer calls of {name}."
+            return PlatformFailure(FailureAction.WAIT, message, retry_after=error.retry_after)
+        if isinstance(error, library.LoginFailure):
+            return PlatformFailure(FailureAction.FATAL, f"{error}", hint=_TOKEN_HINT)
+        if isinstance(error, library.ConnectionClosed):
+            fatal = error.code == 4004 or 4010 <= error.code <= 4014
+            action = FailureAction.FATAL if fatal else FailureAction.RETRY
+            hint = {4004: _TOKEN_HINT, 4014: _INTENT_HINT}.get(error.code, "")
+            message = f"Discord closed the connection ({error.code})."
+            return PlatformFailure(action, message, hint=hint, status=error.code)
         if isinstance(error, library.HTTPException) and (error.status < 500 or error.status == 501):
             return _refused(name, error)
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        connecting = isinstance(error, library.http.aiohttp.ClientConnectorError)
-        return _broken(name, why, sent=not connecting)
+        sent = not isinstance(error, library.http.aiohttp.ClientConnectorError)
+        effect = Effect.ONCE if name == SEND else Effect.REPEATABLE
+        return broken("Discord", name, why, sent=sent, effect=effect)
 
 
-def _load() -> "ModuleType":
+def _load() -> Any:
     try:
         import discord  # noqa: PLC0415 - takes 400 ms, and most commands call no platform
     except ImportError as error:
@@ -265,21 +238,7 @@ def _load() -> "ModuleType":
     return discord
 
 
-def _closed(code: int) -> PlatformFailure:
-    message, hint = _CLOSED.get(code, (f"Discord closed the connection ({code}).", ""))
-    fatal = code in {4004, *range(4010, 4015)}
-    action = FailureAction.FATAL if fatal else FailureAction.RETRY
-    return PlatformFailure(action, message, hint=hint, status=code)
-
-
-def _broken(name: str, reason: str, *, sent: bool = True) -> PlatformFailure:
-    if sent and name == SEND:
-        message = f"The connection broke during a send; it may have arrived ({reason})."
-        return PlatformFailure(FailureAction.UNKNOWN, message)
-    return PlatformFailure(FailureAction.RETRY, f"Discord cannot be reached for {name} ({reason}).")
-
-
-def _refused(name: str, error: "discord.HTTPException") -> PlatformFailure:
+def _refused(name: str, error: Any) -> PlatformFailure:
     words = " ".join(error.text.split())[:300]
     action = _BY_CODE.get(error.code, FailureAction.GIVE_UP)
     if error.status == 401 and error.code not in _BY_CODE:
@@ -289,7 +248,7 @@ def _refused(name: str, error: "discord.HTTPException") -> PlatformFailure:
     elif name == SEND and (error.code == 10008 or "message_reference" in words):
         action = FailureAction.DROP_REPLY
     after = error.response.headers.get("Retry-After", "")
-    pause = float(after) if after.replace(".", "", 1).isdigit() else _BUSY_SECONDS
+    pause = float(after) if after.replace(".", "", 1).isdigit() else 5.0
     return PlatformFailure(
         action,
         f"Discord refused {name}: {words or 'no reason'} (HTTP {error.status}, {error.code})",

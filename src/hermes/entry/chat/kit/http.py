@@ -226,7 +226,7 @@ class HttpClient:
                     await response.aclose()
         except TimeoutError:
             reason = f"no answer within {seconds:.0f} s"
-            raise self._broken(name, reason, sent=True, effect=effect) from None
+            raise broken(self._label, name, reason, sent=True, effect=effect) from None
         except _TooLarge:
             raise PlatformFailure(
                 FailureAction.GIVE_UP, f"The answer to {name} is too large."
@@ -235,16 +235,18 @@ class HttpClient:
             before = (library.ConnectError, library.ConnectTimeout, library.PoolTimeout)
             sent = not isinstance(error, (*before, library.ProxyError, library.UnsupportedProtocol))
             why = " ".join(str(error).split())[:200] or type(error).__name__
-            raise self._broken(name, why, sent=sent, effect=effect) from None
+            raise broken(self._label, name, why, sent=sent, effect=effect) from None
 
-    def _broken(self, name: str, reason: str, *, sent: bool, effect: Effect) -> PlatformFailure:
-        if sent and effect is Effect.ONCE:
-            return PlatformFailure(
-                FailureAction.UNKNOWN,
-                f"The connection broke during {name}; it may have been carried out ({reason}).",
-            )
-        message = f"{self._label} cannot be reached for {name} ({reason})."
-        return PlatformFailure(FailureAction.RETRY, message)
+
+def broken(label: str, name: str, reason: str, *, sent: bool, effect: Effect) -> PlatformFailure:
+    """Say what a call means whose connection broke, before or after it was `sent`."""
+    if sent and effect is Effect.ONCE:
+        return PlatformFailure(
+            FailureAction.UNKNOWN,
+            f"The connection broke during {name}; it may have been carried out ({reason}).",
+        )
+    message = f"{label} cannot be reached for {name} ({reason})."
+    return PlatformFailure(FailureAction.RETRY, message)
 
 
 def _form(fields: Mapping[str, Any]) -> dict[str, str]:

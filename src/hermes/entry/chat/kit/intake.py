@@ -112,6 +112,15 @@ async def together() -> AsyncIterator[asyncio.TaskGroup]:
         raise failures.exceptions[0] from None
 
 
+async def batches(queue: asyncio.Queue[V]) -> AsyncIterator[list[V]]:
+    """Yield all that waits, together, again and again."""
+    while True:
+        batch = [await queue.get()]
+        while not queue.empty():
+            batch.append(queue.get_nowait())
+        yield batch
+
+
 HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[bool]]
 """Takes a batch; when it returns, all of it is in the inbox or deliberately left out. False: all
 of its messages were left out."""

@@ -1,13 +1,11 @@
-"""Receiving: polls, webhooks on the shared listener, and catching up from a history."""
+"""Receiving: polls, and webhooks on the shared listener."""
 
 import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Generic, TypeVar
-
-from msgspec import Struct
+from typing import Any, TypeVar
 
 from hermes.domain.errors import HermesError
 from hermes.domain.platforms import ChatPlatform
@@ -70,6 +68,14 @@ class Patience:
         _LOG.warning("Receiving failed: %s Trying again in %.1f s", failure.message, pause)
         sink.failing(failure, pause)
         await self._clock.sleep(pause)
+
+    async def until_answered(self, ask: Callable[[], Awaitable[T]], sink: InboundSink) -> T:
+        """Ask until there is an answer; raise the failure that is one."""
+        while True:
+            try:
+                return await ask()
+            except PlatformFailure as failure:
+                await self.overcome(failure, sink)
 
 
 class Polling:
@@ -206,35 +212,3 @@ async def called_at(
                 hint=f"Set {platform.prefix}_WEBHOOK_PORT to a free port.",
             ) from None
         yield port
-
-
-class HistoryPage(Struct, Generic[T], frozen=True, kw_only=True):
-    """Some messages of a chat's history, newest first, and where the older ones begin."""
-
-    items: Sequence[T]
-    older: str | None = None
-
-
-async def missed(
-    page: Callable[[str | None], Awaitable[HistoryPage[T]]],
-    known: Callable[[T], bool],
-    *,
-    most: int = 200,
-) -> list[T]:
-    """Return what a history has before the first known message, oldest first.
-
-    For platforms that deliver nothing again after a lost connection: `page` is asked from the
-    newest backwards, at most `most` messages far.
-    """
-    found: list[T] = []
-    older: str | None = None
-    while len(found) < most:
-        answer = await page(older)
-        for item in answer.items:
-            if known(item) or len(found) >= most:
-                return found[::-1]
-            found.append(item)
-        if answer.older is None or not answer.items:
-            break
-        older = answer.older
-    return found[::-1]
