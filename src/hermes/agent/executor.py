@@ -169,6 +169,7 @@ class ToolExecutor:
             session_id=session_id,
             turn_id=job.turn.id,
             call_id=call.id,
+            owner=job.turn.owner,
             environment=await self.environment(),
             clock=services.clock,
             progress=progress,

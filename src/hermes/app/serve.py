@@ -29,6 +29,7 @@ from hermes.control.admission.routing import Router
 from hermes.control.commands.wording import count
 from hermes.control.hook_files import load_hooks
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus, load_hook_plugins
+from hermes.control.lanes.gateway import tell_of_restart
 from hermes.control.runs.runs import PLATFORM as API
 from hermes.control.supervision.health import GatewayPhase, StateFile
 from hermes.control.supervision.instance import (
@@ -178,6 +179,7 @@ class Service:
             self._state_file.warn("restart_loop", text)
             log.error(text)
         await self._recover()
+        await tell_of_restart(self._app.gateway)
         try:
             for door in self._doors:
                 await door.open()

@@ -17,6 +17,9 @@ from hermes.domain.usage import Usage
 MODEL_OVERRIDE = "model_override"
 CHILD_OF = "child_of"
 """The fact of a child turn's session that names the conversation it all began in."""
+PROCESSES = "processes"
+"""The fact of a session that tells its background processes, for the time after a restart:
+`{id, mark, command, owner, notify}`; the mark is in the environment of the process."""
 WORKSPACE_OF = "workspace_of"
 """The fact of a child turn's session that names the one whose files it works on."""
 """Where a session remembers a model chosen for it alone: `{provider, model}`."""

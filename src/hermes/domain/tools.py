@@ -218,6 +218,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """The call was started before, and a person is to allow it in another way."""
     tools: "ToolRunner | None" = None
     """The tools of this turn with policy around them, for a tool that calls tools."""
+    owner: str = ""
+    """The process that runs the turn, as the ledger names it."""
     within: str = ""
     """The call that makes this one, which is not the model's then."""
 

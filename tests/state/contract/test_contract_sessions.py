@@ -286,6 +286,7 @@ async def test_facts_are_remembered_replaced_and_removed(ledger: Ledger) -> None
     await ledger.remember("s1", "todo", {"items": [1, "ü", None]})
     await ledger.remember("s1", "mode", "fast")
     assert await ledger.recall("s1", "todo") == {"items": [1, "ü", None]}
+    assert await ledger.facts("todo") == {"s1": {"items": [1, "ü", None]}}
     await ledger.remember("s1", "todo", None)
     assert await ledger.recall("s1", "todo") is None
     found = await ledger.session("s1")

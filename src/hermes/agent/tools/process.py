@@ -1,12 +1,18 @@
-"""process: background processes that `terminal` started."""
+"""process: background processes that `terminal` started.
+
+What an earlier process of Hermes left is known from the session's facts. If it still runs it is
+found by the mark in its environment and can be ended; its output is lost. If not, it was cut off.
+"""
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
+from hermes.agent.tools.terminal import MARK
 from hermes.domain.errors import UsageError
-from hermes.domain.ports.execution import Environment, ProcessInfo
+from hermes.domain.ports.execution import Environment, ProcessInfo, ShellRun
+from hermes.domain.session import PROCESSES
 from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
 
 _POLL_CHARS = 4000
@@ -34,10 +40,16 @@ class ProcessArgs(Struct, frozen=True, kw_only=True):
 async def process(args: ProcessArgs, context: ToolContext) -> ToolResult:
     """Manage the background processes of this session."""
     environment = context.environment
+    left = await _left_behind(context)
     if args.action == "list":
-        return ToolResult(content=await _list(environment, context.clock.now()))
+        lines = [await _found(environment, each, args) for each in left]
+        lines += await _list(environment, context.clock.now())
+        return ToolResult(content="\n".join(lines) or "No background processes.")
     if not args.session_id:
         raise UsageError(f"`{args.action}` needs the session_id of a process.")
+    for each in left:
+        if each["id"] == args.session_id:
+            return ToolResult(content=await _found(environment, each, args))
     match args.action:
         case "log":
             return ToolResult(content=await _log(environment, args))
@@ -59,10 +71,33 @@ def intent(arguments: dict[str, Any]) -> Intent:
     return Intent(command=data + enter, process=str(arguments.get("session_id", "")))
 
 
-async def _list(environment: Environment, now: float) -> str:
+async def _list(environment: Environment, now: float) -> list[str]:
     processes = await environment.processes()
-    lines = [f"{_status(p)} ({now - p.started_at:.0f} s): {p.command}" for p in processes]
-    return "\n".join(lines) or "No background processes."
+    return [f"{_status(p)} ({now - p.started_at:.0f} s): {p.command}" for p in processes]
+
+
+async def _left_behind(context: ToolContext) -> list[dict[str, Any]]:
+    """Return the processes that another process of Hermes started for this session."""
+    known = await context.recall(PROCESSES) or []
+    here = {each.id for each in await context.environment.processes()}
+    return [each for each in known if each["owner"] != context.owner and each["id"] not in here]
+
+
+async def _found(environment: Environment, left: dict[str, Any], args: ProcessArgs) -> str:
+    """Tell what became of a process that was left behind; end it if that is asked."""
+    mark = f"{MARK}={left['mark']}"
+    script = f"grep -lzx {mark} /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'"
+    pids = (await environment.run(ShellRun(script=script, cwd="/"))).output.split()
+    if not pids:
+        return f"{left['id']} was cut off when Hermes was restarted: {left['command']}"
+    if args.action == "kill":
+        kill = f"kill {' '.join(pids)}; sleep 1; kill -9 {' '.join(pids)} 2>/dev/null; true"
+        await environment.run(ShellRun(script=kill, cwd="/"))
+        return f"{left['id']} was ended."
+    return (
+        f"{left['id']} still runs from before Hermes was restarted (pid {', '.join(pids)}); its"
+        f" output and input are lost, kill ends it: {left['command']}"
+    )
 
 
 async def _feed(environment: Environment, args: ProcessArgs) -> str:

@@ -6,14 +6,19 @@ from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
+from hermes.domain.ids import new_id
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import CommandResult, ShellRun
+from hermes.domain.session import PROCESSES
 from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
 
 MAX_FOREGROUND = 600.0
 _MAX_OUTPUT = 2_000_000
 """Bytes that are kept; what is too long for the model goes to a file."""
+MARK = "HERMES_PROCESS"
+"""The variable by which a background process is found again after a restart."""
+_REMEMBERED = 19
 _PROGRESS_EVERY = 1.0
 _PROGRESS_CHARS = 200
 
@@ -89,16 +94,23 @@ def intent(arguments: dict[str, Any]) -> Intent:
 
 
 async def _start(args: TerminalArgs, context: ToolContext) -> ToolResult:
+    mark = new_id("bg")
     process = await context.environment.spawn(
         ShellRun(
             script=args.command,
             cwd=args.workdir,
+            env={MARK: mark},
             pty=args.pty,
             outside=_leaves(args, context),
             notify_on_complete=args.notify_on_complete,
             watch_patterns=tuple(args.watch_patterns),
         )
     )
+    known = await context.recall(PROCESSES) or []
+    notify = args.notify_on_complete or bool(args.watch_patterns)
+    about = {"id": process.id, "mark": mark, "command": args.command[:500]}
+    about |= {"owner": context.owner, "notify": notify}
+    await context.remember(PROCESSES, [*known[-_REMEMBERED:], about])
     return ToolResult(
         content=f"Started in the background with session_id {process.id}."
         " Follow it with the `process` tool."

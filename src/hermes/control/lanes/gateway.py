@@ -33,7 +33,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile, use_profile
-from hermes.domain.session import KeyScope, NewSession, Session, session_key
+from hermes.domain.session import PROCESSES, KeyScope, NewSession, Session, session_key
 from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import (
     MAX_RESUMES,
@@ -120,6 +120,7 @@ class Gateway:
         self.clock = parts.clock
         self.owner = parts.owner
         self.redact = parts.redact
+        self.owner_alive = parts.owner_alive
         self.runner = parts.runner
         self.doors = Doors()
         """The doors that are attached to it for now."""
@@ -569,6 +570,24 @@ async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name
     """Give a notice to its session, where that takes place; never twice under one name."""
     message = _inbound(notice, now, await _place(gateway, notice.session_id), name)
     await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
+
+
+async def tell_of_restart(gateway: Gateway) -> None:
+    """Tell chats of background processes that they wait for and that a process of ours left."""
+    for session_id, known in (await gateway.ledger.facts(PROCESSES)).items():
+        lost = [each for each in known if each["notify"] and not gateway.owner_alive(each["owner"])]
+        session = await gateway.ledger.session(session_id) if lost else None
+        if session is None or not gateway.doors.of(session.source).shows_notices:
+            continue
+        listed = "\n".join(f"{each['id']}: {each['command']}" for each in lost)
+        text = f"Hermes was restarted; ask `process` what became of these:\n{listed}"
+        agent_id, first = session.agent_id, lost[0]
+        notice = ProcessNotice(
+            agent_id=agent_id, session_id=session_id, process_id=first["id"], text=text
+        )
+        await tell_session(gateway, notice, gateway.clock.now(), f"restart:{first['mark']}")
+        told = [{**each, "notify": each["notify"] and each not in lost} for each in known]
+        await gateway.ledger.remember(session_id, PROCESSES, told)
 
 
 async def _place(gateway: Gateway, session_id: str) -> InboundMessage | None:

@@ -111,6 +111,9 @@ class SessionStore(Protocol):
 
     async def recall(self, session_id: str, name: str) -> Any: ...
 
+    async def facts(self, name: str) -> dict[str, Any]:
+        """Return session -> its fact of this name, for all that have one."""
+
     async def bind_key(self, key: str, session_id: str, at: float) -> None:
         """Point a session key at a session."""
 

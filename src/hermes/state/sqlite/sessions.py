@@ -147,6 +147,10 @@ class SessionPart(LedgerPart):
         row = await self._quick(lambda db: one(db, "sessions.fact", (session_id, name)))
         return None if row is None else msgspec.json.decode(row["value"])
 
+    async def facts(self, name: str) -> dict[str, Any]:
+        rows = await self._read(lambda db: many(db, "sessions.facts", (name,)))
+        return {row["session_id"]: msgspec.json.decode(row["value"]) for row in rows}
+
     @transaction
     def bind_key(self, db: Connection, key: str, session_id: str, at: float) -> None:
         check_session(db, session_id)

@@ -156,6 +156,10 @@ DELETE FROM session_facts WHERE session_id = ? AND name = ?;
 -- Return a remembered fact.
 SELECT value FROM session_facts WHERE session_id = ? AND name = ?;
 
+-- name: facts
+-- Return all facts of one name.
+SELECT session_id, value FROM session_facts WHERE name = ? ORDER BY session_id;
+
 -- name: bind_key
 -- Point a session key at a session.
 INSERT INTO session_keys (session_key, session_id, updated_at) VALUES (?, ?, ?)
