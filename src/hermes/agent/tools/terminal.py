@@ -108,8 +108,13 @@ async def _start(args: TerminalArgs, context: ToolContext) -> ToolResult:
     )
     known = await context.recall(PROCESSES) or []
     notify = args.notify_on_complete or bool(args.watch_patterns)
-    about = {"id": process.id, "mark": mark, "command": args.command[:500]}
-    about |= {"owner": context.owner, "notify": notify}
+    about = {
+        "id": process.id,
+        "mark": mark,
+        "command": args.command[:500],
+        "owner": context.owner,
+        "notify": notify,
+    }
     await context.remember(PROCESSES, [*known[-_REMEMBERED:], about])
     return ToolResult(
         content=f"Started in the background with session_id {process.id}."
