@@ -213,7 +213,11 @@ async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
             lambda shown: "--no-restore-cwd" in "".join(shown.split()) and "\n❯\n" in shown
         )
         await screen.typed("read @file:mine.txt")
-        await screen.seen("of the session")
+        await screen.seen(r"of the session(.|\n)*^❯$")
+        await screen.typed("/new")
+        await screen.seen("New conversation")
+        await screen.typed("read @file:mine.txt again")
+        await screen.seen(r"cannot be read(.|\n)*^❯$")  # it begins where the person is
         screen.tmux.keys("C-d")
         await screen.seen("EXIT 0")
         screen.run(folder=elsewhere)
@@ -223,7 +227,7 @@ async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
         await screen.typed("/resume")
         shown = await screen.seen("Which conversation should continue")
         assert "here ·" not in shown  # the open one is not offered
-        screen.tmux.keys("1")
+        screen.tmux.keys("2")
         await screen.seen(lambda shown: f"worksin{hermes.work}" in "".join(shown.split()))
         await screen.typed("where")
         await screen.seen("There.")

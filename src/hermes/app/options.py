@@ -18,8 +18,10 @@ class AppOptions(Struct, frozen=True, kw_only=True):
     home: HermesHome
     environ: Mapping[str, str]
     cwd: Path
+    own_cwd: str = ""
+    """The directory of the conversation, if it is another one."""
     restored: str = ""
-    """Whose directory `cwd` is, if it is not the one it was started in; `terminal.cwd` is in it."""
+    """What is said about it."""
     model: str | None = None
     provider: str | None = None
     toolsets: tuple[str, ...] | None = None

@@ -50,7 +50,7 @@ def _workspace(options: AppOptions, agent: AgentConfig, settings: Settings) -> P
     if agent.entry.workspace:
         return agent.home.inside(agent.entry.workspace)
     cwd = settings.terminal.cwd
-    if cwd not in {"", "."} and not options.restored:
+    if cwd not in {"", "."}:
         return (options.cwd / cwd).resolve()
     apart = agent.home != options.home and options.platform in UNATTENDED
     return agent.home.workspace if apart else options.cwd
@@ -106,8 +106,9 @@ def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ..
     if options.platform not in UNATTENDED:
         if missing:
             return (f"commands run on this machine without a sandbox: {missing}",)
-        alone = has_private_workspace(backend, options)
-        text = f"{options.cwd} is no project: commands work in a place of their own, and can ask"
+        alone = has_private_workspace(backend, options, options.own_cwd)
+        there = options.own_cwd or options.cwd
+        text = f"{there} is no project: commands work in a place of their own, and can ask"
         return (f"{text} to leave it",) if alone else ()
     if missing:
         advice = "install it or set `terminal.backend`; `local` would give them this machine"

@@ -208,7 +208,7 @@ async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
 
 
 async def _in_its_directory(options: AppOptions, given: dict[str, Any]) -> AppOptions:
-    """Return the options with the directory of the session that is continued, and say which."""
+    """Say in which directory the session that is continued works, or move it here."""
     if given["resume"] is None and given["latest"] is None:
         return options
     async with open_ledger(options.home.ensure()) as ledger:
@@ -219,7 +219,7 @@ async def _in_its_directory(options: AppOptions, given: dict[str, Any]) -> AppOp
         there = await asyncio.to_thread(own.is_dir)
         if there and not given["no_restore_cwd"]:
             said = f"This conversation works in {own}, not in {here}. --no-restore-cwd moves it."
-            return replace(options, cwd=own, restored=said)
+            return replace(options, own_cwd=str(own), restored=said)
         await ledger.update_session(session.id, cwd=str(here))
         gone = "" if there else f" {own} is gone."
         return replace(options, restored=f"This conversation works in {here} from now on.{gone}")

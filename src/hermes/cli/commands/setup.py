@@ -182,5 +182,6 @@ def _test_server(home: HermesHome, target: ModelTarget) -> None:
 def _finish(home: HermesHome, provider: str, model: str, base_url: str) -> None:
     changed = write_choice(home, provider, model, base_url)
     what = "answers from now on" if changed else "was already chosen"
-    click.echo(f"{model} ({provider}) {what}. Start talking with: hermes")
+    asked = click.get_current_context().info_name == "setup"
+    click.echo(f"{model} ({provider}) {what}.{' Start talking with: hermes' * asked}")
     warn_of_missing_key(home, provider, model, base_url)

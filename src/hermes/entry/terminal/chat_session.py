@@ -219,7 +219,7 @@ class TerminalChat(Door, Screen):
         title = f"⚕ {branding.agent_name} {self.host.version}"
         tools = self.host.controls.tools(parts.profile.id, session)
         named = (session.title or session.id) if session else "new session"
-        below = [("banner_dim", str(parts.profile.workspace))]
+        below = [("banner_dim", str(self.directory))]
         below += [("ui_warn", notice) for notice in parts.notices]
         below += [("banner_dim", branding.welcome)] if branding.welcome else []
         if tips := self.skin.tips:
