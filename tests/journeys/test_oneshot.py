@@ -203,10 +203,15 @@ async def test_a_money_budget_needs_a_price_and_counts_with_one(tmp_path: Path) 
         assert json.loads((tmp_path / "usage.json").read_text("utf-8"))["cost_usd"] > 0
         stopped = await hermes.run("-c", "-q", "more")
         assert stopped.code == 6, stopped.err
-        await hermes.run("config", "set", "providers.custom.models.fake-1.price", "cheap")
+        price = "providers.custom.models.fake-1.price"
+        wrong = await hermes.run("config", "set", price, "cheap")
+        assert wrong.code == 78
+        assert price in wrong.err
+        file = hermes.home / "config.yaml"
+        file.write_text(file.read_text("utf-8").replace("input: 1.0", "input: low"), "utf-8")
         wrong = await hermes.run("-q", "hi")
         assert wrong.code == 78
-        assert "fake-1" in wrong.err
+        assert f"{price}.input should be a number" in wrong.err
 
 
 async def test_a_one_shot_is_in_the_log(tmp_path: Path) -> None:
