@@ -80,7 +80,6 @@ def test_the_configuration_users_have_today_loads_without_warnings(home: HermesH
     assert loaded.origin("model.model") == "config.yaml:1"
     assert loaded.origin("platforms.api_server.extra.port") == "config.yaml:13"
     assert [line.partition(" has no effect")[0] for line in loaded.unused] == [
-        "config.yaml:15: mcp_servers",
         "config.yaml:18: multiplex_profiles",
     ]
 

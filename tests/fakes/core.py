@@ -175,7 +175,7 @@ async def events(stream: TurnStream) -> list[TurnEvent]:
     return [event async for event in stream.follow()]
 
 
-def _tools(job: TurnJob, tools: ScriptedTools, ledger: Ledger) -> TurnTools:
+async def _tools(job: TurnJob, tools: ScriptedTools, ledger: Ledger) -> TurnTools:
     runner = Guarded(Journaled(tools, ledger, SystemClock(), 30.0))
     return TurnTools(runner=runner, capabilities=job.capabilities)
 

@@ -1,7 +1,7 @@
 """The services of the core, and the scope of one turn while it runs."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -104,7 +104,7 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     environments: Environments
     models: Models
-    tools: Callable[[TurnJob, Session], TurnTools]
+    tools: Callable[[TurnJob, Session], Awaitable[TurnTools]]
     """Returns the tools of one turn."""
     identity: Identity
     clock: Clock

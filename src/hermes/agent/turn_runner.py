@@ -121,7 +121,7 @@ class _Attempt:
                 earlier=tuple(m for m in said if turn.resumes and isinstance(m, AssistantMessage)),
             )
         )
-        given = services.tools(job, session)
+        given = await services.tools(job, session)
         tools = given.runner
         for allowed in (model.info.own_tools, job.brief.options.own_tools):
             if allowed is not None:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from hermes import __version__
 from hermes.agent.attachments import read_attachment
 from hermes.agent.fetch import PageFetcher
+from hermes.agent.mcp.servers import McpServers
 from hermes.agent.scope import AgentServices, durable
-from hermes.agent.side_calls import SecondOpinion
+from hermes.agent.side_calls import SecondOpinion, ServerCalls
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.agents import AgentRegistry
 from hermes.app.options import AppOptions
@@ -127,7 +128,14 @@ class App(Struct, kw_only=True):
             saved_dir=self.options.home.sessions_dir / "saved",
             settings=self.settings,
             offers=self._offers,
+            reload_mcp=self._reload_mcp,
         )
+
+    async def _reload_mcp(self) -> list[tuple[str, int, str]]:
+        if self.tools.mcp is None:
+            return []
+        await self.tools.mcp.reload()
+        return self.tools.mcp.states()
 
     async def _offers(self) -> list[tuple[str, str, str]]:
         servers = await detect_servers(self.loaded.variables)
@@ -162,6 +170,13 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         environments = _environments(loaded, options, profiles, clock)
         stack.push_async_callback(environments.close)
         answers = ApprovalAnswers(ledger, clock)
+        mcp = McpServers(
+            live,
+            options.home.root / "mcp-tokens",
+            redact=redactor.redact,
+            sample=ServerCalls(ledger, models, clock, profiles[DEFAULT_AGENT]),
+        )
+        stack.push_async_callback(mcp.close)
         tools = AgentTools(
             ledger=ledger,
             clock=clock,
@@ -173,6 +188,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
             fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
             variable=loaded.variable,
+            mcp=mcp,
         )
         services = AgentServices(
             ledger=ledger,

@@ -10,6 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.fetch import PageFetcher
+from hermes.agent.mcp.servers import McpServers
+from hermes.agent.tools.define import Tool
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
 from hermes.control.approvals import ApprovalAnswers, Judge, LedgerGate
@@ -30,6 +32,10 @@ YOLO = "yolo"
 
 NOBODY_THERE = frozenset({"cron", CHILD, "webhook"})
 """Doors without a person who could be asked."""
+UNTRUSTED = frozenset({"webhook"})
+"""Doors where strangers write: they get no tools of MCP servers unless these are named."""
+NO_MCP = "no_mcp"
+"""Stands among the toolsets of a door that is to have no MCP server."""
 EVERYTHING_SEEN = frozenset({"cli", "cron"})
 """Doors of the operator, whose turns may search the conversations of everybody."""
 
@@ -52,6 +58,9 @@ class AgentTools(Struct, kw_only=True):
     fetcher: PageFetcher = PageFetcher()
     variable: Callable[[str], str | None] = lambda _name: None
     """Reads `.env` and the environment, for agents that have no scope of their own."""
+    mcp: McpServers | None = None
+    extra: tuple[Tool, ...] = ()
+    """Tools of MCP servers, as far as they are known."""
     registries: dict[tuple[Any, ...], ToolRegistry] = {}
 
     def registry(
@@ -62,7 +71,7 @@ class AgentTools(Struct, kw_only=True):
         options: TurnOptions | None = None,
     ) -> ToolRegistry:
         """Return the plain tools of an agent at a door that has these capabilities beside ours."""
-        toolsets, granted = self.toolsets(profile, source), self._own(source) | lent
+        toolsets, granted = self._toolsets(profile, source), self._own(source) | lent
         if source == CHILD:
             options = options or TurnOptions()
             if options.own_tools is not None and CHILD not in self.settings().platform_toolsets:
@@ -76,10 +85,19 @@ class AgentTools(Struct, kw_only=True):
                 profile.disabled_toolsets,
                 secret_names=profile.secret_names,
                 granted=granted,
+                extra=self.extra,
             )
         return found
 
-    def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
+    def _toolsets(self, profile: AgentProfile, source: str) -> tuple[str, ...]:
+        """Return what is configured; without a word about MCP servers all of them are meant."""
+        chosen = self.toolsets(profile, source)
+        if source in UNTRUSTED or NO_MCP in chosen or any(n.startswith("mcp-") for n in chosen):
+            return tuple(name for name in chosen if name != NO_MCP)
+        return (*chosen, *dict.fromkeys(tool.spec.toolset for tool in self.extra))
+
+    async def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
+        await self.refresh()
         lent, options = job.capabilities.granted, job.brief.options
         registry = self.registry(job.profile, session.source, lent, options)
         journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
@@ -97,6 +115,13 @@ class AgentTools(Struct, kw_only=True):
                 variable=scope.variable if scope is not None else self.variable,
             ),
         )
+
+    async def refresh(self) -> None:
+        """Take up what the MCP servers offer now."""
+        extra = await self.mcp.tools() if self.mcp else ()
+        if extra is not self.extra:
+            self.extra = extra
+            self.registries.clear()
 
     def _own(self, source: str) -> frozenset[Need]:
         ask = {Need.ASK} if self.can_ask and source not in NOBODY_THERE else set()

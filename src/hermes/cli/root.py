@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "hooks": "List, enable and disable gateway hooks.",
     "import": "Bring the conversations of an earlier Hermes.",
     "keys": "Make, list and revoke the keys of the HTTP door.",
+    "mcp": "Add, list, test and remove MCP servers, whose tools the agent uses.",
     "model": "Show and choose the model; add local ones.",
     "pairing": "Let people in who were shown a pairing code.",
     "prompt-size": "Show the size of the fixed prompt, part by part.",

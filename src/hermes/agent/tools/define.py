@@ -34,7 +34,8 @@ def always_available(_secrets: frozenset[str]) -> str:
 
 class Tool(Struct, frozen=True, kw_only=True):
     spec: ToolSpec
-    arguments: type[Struct]
+    arguments: type[Any]
+    """A struct; `dict` for tools of others, who check for themselves."""
     make_handler: Callable[[], Handler]
     check: Check = always_available
 
@@ -114,7 +115,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def decode_arguments(tool: Tool, text: str) -> Struct:
+def decode_arguments(tool: Tool, text: str) -> Any:
     """Return the arguments of a call; `UsageError` tells the model what to change."""
     name = tool.spec.name
     values = parse_object(text)
@@ -126,12 +127,12 @@ def decode_arguments(tool: Tool, text: str) -> Struct:
         raise UsageError(f"The arguments of `{name}` are not a JSON object: {_usage(tool)}")
     fields = tool.spec.parameters["properties"]
     unknown = [field for field in values if field not in fields]
-    if unknown:
+    if unknown and tool.arguments is not dict:
         raise UsageError(
             f"`{name}` has no argument `{unknown[0]}`{_near(unknown[0], fields)}: {_usage(tool)}"
         )
     cleaned = {
-        field: _unquoted(value, fields[field])
+        field: _unquoted(value, fields.get(field, {}))
         for field, value in values.items()
         if value is not None
     }
@@ -141,6 +142,13 @@ def decode_arguments(tool: Tool, text: str) -> Struct:
         raise UsageError(f"Wrong arguments for `{name}`: {error}. {_usage(tool)}") from error
 
 
+_SCALARS: dict[str, type[Any] | tuple[type[Any], ...]] = {
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+}
+
+
 def _unquoted(value: Any, schema: dict[str, Any]) -> Any:
     wanted = schema.get("type")
     if isinstance(value, str) and wanted in ("array", "object"):
@@ -148,6 +156,12 @@ def _unquoted(value: Any, schema: dict[str, Any]) -> Any:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
             return [value] if wanted == "array" else value
+    if isinstance(value, str) and wanted in _SCALARS:
+        try:
+            read = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return value
+        return read if isinstance(read, _SCALARS[wanted]) else value
     if isinstance(value, list) and "items" in schema:
         return [_unquoted(item, schema["items"]) for item in value]
     if isinstance(value, dict) and "properties" in schema:

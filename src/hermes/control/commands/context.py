@@ -130,6 +130,10 @@ class CommandCaller(Protocol):
         """A choice of the session changed: show it."""
 
 
+async def _no_servers() -> Sequence[tuple[str, int, str]]:
+    return ()
+
+
 async def _no_offers() -> Sequence[tuple[str, str, str]]:
     return ()
 
@@ -146,6 +150,8 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     settings: LiveSettings
     offers: Callable[[], Awaitable[Sequence[tuple[str, str, str]]]] = _no_offers
     """Looks for models that could be chosen now: provider, model and why it is offered."""
+    reload_mcp: Callable[[], Awaitable[Sequence[tuple[str, int, str]]]] = _no_servers
+    """Meets the MCP servers again: name, number of tools, trouble."""
     restart: Callable[[], None] | None = None
     """Ends the gateway so that it starts again; None where there is none."""
 

@@ -102,6 +102,16 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(table(rows, terminal=context.terminal))
 
 
+@_tell("reload-mcp", "", "Connect to the MCP servers again", admin=True)
+async def reload_mcp(context: CommandContext, _invocation: Invocation) -> None:
+    rows = [
+        (name, trouble or count(tools, "tool"))
+        for name, tools, trouble in await context.host.reload_mcp()
+    ]
+    nothing = "No MCP server is configured. Add one with: hermes mcp add"
+    await context.reply(table(rows, terminal=context.terminal) if rows else nothing)
+
+
 @_tell("whoami profile", "", "Show your user, your rights and the agent")
 async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     profile = context.profile

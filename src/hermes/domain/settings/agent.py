@@ -3,9 +3,17 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from hermes.domain.settings.section import AtStart, Count, Fraction, Positive, Seconds, Section
+from hermes.domain.settings.section import (
+    AtStart,
+    Count,
+    Fraction,
+    Port,
+    Positive,
+    Seconds,
+    Section,
+)
 
 
 class AgentLoop(Section, frozen=True, kw_only=True):
@@ -167,3 +175,66 @@ class ToolSearch(Section, frozen=True, kw_only=True):
 
 class ToolUse(Section, frozen=True, kw_only=True):
     tool_search: ToolSearch = ToolSearch()
+
+
+class McpToolChoice(Section, frozen=True, kw_only=True):
+    """Which tools of a server the agent gets."""
+
+    include: tuple[str, ...] = ()
+    """Only these (names or patterns); empty for all."""
+    exclude: tuple[str, ...] = ()
+    """Not these."""
+    resources: bool = True
+    """Offer a tool that reads the server's resources."""
+    prompts: bool = True
+    """Offer a tool that fills in the server's prompts."""
+
+
+class McpSampling(Section, frozen=True, kw_only=True):
+    """Model calls that a server may ask for."""
+
+    enabled: bool = True
+    """Let the server ask."""
+    max_tokens_cap: Positive = 4096
+    """Tokens of one answer at most."""
+    max_rpm: Positive = 10
+    """Calls a minute."""
+
+
+class McpServerSettings(Section, frozen=True, kw_only=True):
+    """An MCP server: a program that is started, or an address."""
+
+    enabled: bool = True
+    """Whether it is used."""
+    command: str = ""
+    """The program to start."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Its variables; of ours it gets PATH, HOME and the like, no secrets."""
+    cwd: str = ""
+    """Where it starts."""
+    url: str = ""
+    """Its address, instead of a program."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Sent with each request."""
+    transport: Literal["http", "sse"] = "http"
+    """How an address is spoken to; sse is the old way."""
+    timeout: Seconds = 300.0
+    """Seconds that one call may take."""
+    connect_timeout: Seconds = 60.0
+    """Seconds that connecting may take."""
+    keepalive: Seconds = 30.0
+    """Seconds between looks whether it is still there."""
+    auth: Literal["", "oauth"] = ""
+    """How to sign in: `oauth` after `hermes mcp login NAME`."""
+    scope: str = ""
+    """What is asked for when signing in; empty for what the server names."""
+    oauth_port: Port = 33418
+    """Port on this machine to which the browser comes back."""
+    roots: tuple[str, ...] = ()
+    """Folders that the server is told of."""
+    elicitation: bool = True
+    """Let the server ask the person."""
+    tools: McpToolChoice = McpToolChoice()
+    sampling: McpSampling = McpSampling()

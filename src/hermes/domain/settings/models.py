@@ -165,6 +165,7 @@ class Auxiliary(Section, frozen=True, kw_only=True):
     """How often a side call is retried after a temporary failure."""
     compression: AuxiliaryTask = AuxiliaryTask(timeout=120)
     approval: AuxiliaryTask = AuxiliaryTask()
+    mcp: AuxiliaryTask = AuxiliaryTask()
     title_generation: TitleGeneration = TitleGeneration()
 
 

@@ -6,7 +6,7 @@ from msgspec import field
 
 from hermes.domain.settings import agent as core
 from hermes.domain.settings import doors, execution, models
-from hermes.domain.settings.section import AtStart, Positive, Section
+from hermes.domain.settings.section import AtStart, Positive, Seconds, Section
 
 CONFIG_VERSION = 34
 """The version of the file format; older files are migrated."""
@@ -41,6 +41,10 @@ class Settings(Section, frozen=True, kw_only=True):
     memory: core.Memory = core.Memory()
     web: core.Web = core.Web()
     security: core.Security = core.Security()
+    mcp_servers: dict[str, core.McpServerSettings] = field(default_factory=dict)
+    """MCP servers, by name."""
+    mcp_discovery_timeout: Seconds = 1.5
+    """Seconds that the first turn waits for MCP servers; who is late is there for the next."""
     context_file_max_chars: Positive | None = None
     """Characters of a project context file that are read; null for 20000."""
     platform_hints: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,150 @@
+"""MCP servers: real ones, on the SDK's server side, as programs and at an address."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fakes.toolbox import Toolbox, gone, local_environment
+from hermes.agent.mcp.servers import McpServers
+from hermes.agent.tools.registry import ToolRegistry
+from hermes.domain.messages import ToolOutcome
+from hermes.domain.settings import Settings
+from hermes.domain.settings.agent import McpServerSettings, McpToolChoice
+from hermes.domain.tools import ToolCapabilities, ToolContext
+
+SERVER = str(Path(__file__).parents[2] / "fakes" / "mcp_server.py")
+PLAIN = str(Path(__file__).parents[2] / "fakes" / "mcp_plain.py")
+SECRET = "topsecret-9f8e7d6c5b4a"
+
+
+async def answer(_context: ToolContext, question: str, choices: Sequence[str]) -> str:
+    assert "Which size?" in question
+    return choices[0] if choices else "42"
+
+
+async def sample(messages: list[tuple[str, str]], _system: str, _tokens: int) -> tuple[str, str]:
+    return "scripted", f"four, to {messages[0][1]}"
+
+
+class McpBox:
+    """Servers, and a toolbox with what they offer now."""
+
+    def __init__(self, toolbox: Toolbox, settings: Settings, tokens: Path) -> None:
+        self.settings, self._toolbox = settings, toolbox
+        self.servers = McpServers(
+            lambda: self.settings,
+            tokens,
+            redact=lambda text: text.replace(SECRET, "***"),
+            sample=sample,
+        )
+
+    async def names(self) -> list[str]:
+        extra = await self.servers.tools()
+        return [tool.spec.name.removeprefix("mcp_demo_") for tool in extra]
+
+    async def call(self, tool: str, /, **arguments: object) -> tuple[ToolOutcome, str]:
+        extra = await self.servers.tools()
+        self._toolbox.tools = ToolRegistry(["mcp-demo"], extra=extra)
+        result = await self._toolbox.do(f"mcp_demo_{tool}", **arguments)
+        return result.outcome, str(result.content)
+
+    async def until(self, name: str) -> None:
+        while name not in await self.names():  # noqa: ASYNC110 - as turns come by
+            await asyncio.sleep(0.05)
+
+
+class AskingToolbox(Toolbox):
+    def context(self, call_id: str = "call_0") -> ToolContext:
+        return replace(super().context(call_id), capabilities=ToolCapabilities(ask=answer))
+
+
+@asynccontextmanager
+async def box(tmp_path: Path, server: McpServerSettings) -> AsyncIterator[McpBox]:
+    settings = Settings(mcp_servers={"demo": server}, mcp_discovery_timeout=60.0)
+    async with local_environment(tmp_path) as environment:
+        made = McpBox(AskingToolbox(environment), settings, tmp_path / "tokens")
+        try:
+            yield made
+        finally:
+            await made.servers.close()
+
+
+async def test_a_program_is_started_used_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-servers")
+    pid = tmp_path / "pid"
+    server = McpServerSettings(
+        command=sys.executable,
+        args=(PLAIN, str(pid)),
+        env={"OWN": "1"},
+        tools=McpToolChoice(exclude=("leak*",)),
+    )
+    async with box(tmp_path, server) as mcp:
+        assert "leak" not in await mcp.names()
+        specs = {tool.spec.name: tool.spec for tool in await mcp.servers.tools()}
+        assert specs["mcp_demo_wipe"].destructive
+        assert specs["mcp_demo_add"].replay_safe
+        assert await mcp.call("add", a=20, b="22") == (ToolOutcome.OK, "42")
+        assert await mcp.call("fail") == (ToolOutcome.ERROR, "not today")
+        _, variables = await mcp.call("surroundings")
+        assert "OWN" in variables.split()
+        assert "OPENAI_API_KEY" not in variables
+        assert "note://one" in (await mcp.call("resources"))[1]
+        assert "remember the milk" in (await mcp.call("resources", uri="note://one"))[1]
+        _, prompt = await mcp.call("prompts", name="greet", arguments={"name": "Ada"})
+        assert prompt == "user: Say hello to Ada"
+        # A changed configuration counts without a restart.
+        mcp.settings = replace(
+            mcp.settings, mcp_servers={"demo": replace(server, tools=McpToolChoice())}
+        )
+        assert await mcp.call("leak") == (ToolOutcome.OK, "the key is ***")
+        # A server that dies is connected again; the call is reported, not repeated.
+        outcome, text = await mcp.call("die")
+        assert outcome is ToolOutcome.ERROR
+        assert "Whether it was carried out is not known" in text
+        assert await mcp.call("add", a=1, b=1) == (ToolOutcome.OK, "2")
+        last = int(await asyncio.to_thread(pid.read_text))
+    await gone(last)
+
+
+async def test_what_a_server_asks_for_reaches_the_model_and_the_person(tmp_path: Path) -> None:
+    server = McpServerSettings(command=sys.executable, args=(PLAIN,))
+    async with box(tmp_path, server) as mcp:
+        order = (ToolOutcome.OK, '["accept", {"size": 42, "gift": true}]')
+        assert await mcp.call("order") == order
+        assert await mcp.call("grow") == (ToolOutcome.OK, "grow done")
+        await asyncio.wait_for(mcp.until("shrink"), 30)
+        assert await mcp.call("shrink") == (ToolOutcome.OK, "shrink done")
+        assert "the model says four, to 2+2?" in (await mcp.call("think"))[1]
+
+
+async def test_a_server_at_an_address(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, SERVER, str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        server = McpServerSettings(url=f"http://127.0.0.1:{port}/mcp", headers={"X-A": "b"})
+        async with box(tmp_path, server) as mcp:
+            await asyncio.wait_for(mcp.until("add"), 40)
+            assert await mcp.call("add", a=2, b=3) == (ToolOutcome.OK, "5")
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_a_server_that_is_not_there_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    server = McpServerSettings(command="/nowhere/at-all")
+    async with box(tmp_path, server) as mcp:
+        assert await mcp.names() == []
+        ((name, tools, trouble),) = mcp.servers.states()
+        assert (name, tools) == ("demo", 0)
+        assert "/nowhere/at-all" in trouble

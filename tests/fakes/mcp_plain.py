@@ -1,0 +1,106 @@
+"""An MCP server of the kind most people have: protocol 2025-11-25, JSON lines over pipes."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TOOLS = {
+    "add": "Add two numbers.",
+    "wipe": "Remove everything.",
+    "surroundings": "Tell the variables of this process.",
+    "leak": "Say something secret.",
+    "die": "End this process.",
+    "fail": "Fail.",
+    "order": "Ask the person.",
+    "think": "Ask the model.",
+    "grow": "Get one more tool.",
+}
+HINTS = {"add": {"readOnlyHint": True}, "wipe": {"destructiveHint": True}}
+NUMBER = {"type": "integer"}
+
+
+def send(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
+    send(id=f"s{number}", method=method, params=params)
+    while True:
+        message: dict[str, Any] = json.loads(sys.stdin.readline())
+        if message.get("id") == f"s{number}":
+            return message["result"] if "result" in message else {"error": message["error"]}
+
+
+def call(number: int, tool: str, arguments: dict[str, Any]) -> str:
+    if tool == "die":
+        os._exit(1)
+    if tool in PLAIN_ANSWERS:
+        return str(PLAIN_ANSWERS[tool](arguments))
+    if tool == "order":
+        fields = {"size": {"type": "integer", "title": "Size"}, "gift": {"type": "boolean"}}
+        schema = {"type": "object", "properties": fields}
+        answer = ask(number, "elicitation/create", message="Which size?", requestedSchema=schema)
+        return json.dumps([answer["action"], answer.get("content")])
+    if tool == "think":
+        message = {"role": "user", "content": {"type": "text", "text": "2+2?"}}
+        answer = ask(number, "sampling/createMessage", messages=[message], maxTokens=9)
+        return f"the model says {answer['content']['text']}" if "content" in answer else str(answer)
+    if tool == "grow":
+        TOOLS["shrink"] = "Get smaller."
+        send(method="notifications/tools/list_changed")
+    return f"{tool} done"
+
+
+PLAIN_ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "add": lambda arguments: arguments["a"] + arguments["b"],
+    "surroundings": lambda _: " ".join(os.environ),
+    "leak": lambda _: "the key is topsecret-9f8e7d6c5b4a",
+    "fail": lambda _: "not today",
+}
+
+
+def answer_to(message: dict[str, Any]) -> dict[str, Any]:
+    method, params = message["method"], message.get("params") or {}
+    if method == "initialize":
+        return {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
+            "serverInfo": {"name": "plain", "version": "1"},
+        }
+    if method == "tools/list":
+        tools = []
+        for name, description in TOOLS.items():
+            fields = {"a": NUMBER, "b": NUMBER} if name == "add" else {}
+            schema = {"type": "object", "properties": fields}
+            tool = {"name": name, "description": description, "inputSchema": schema}
+            tools.append({**tool, **({"annotations": HINTS[name]} if name in HINTS else {})})
+        return {"tools": tools}
+    if method == "tools/call":
+        text = call(message["id"], params["name"], params.get("arguments") or {})
+        failed = params["name"] == "fail"
+        return {"content": [{"type": "text", "text": text}], "isError": failed}
+    if method == "resources/list":
+        return {"resources": [{"uri": "note://one", "name": "one"}]}
+    if method == "resources/read":
+        return {"contents": [{"uri": params["uri"], "text": "remember the milk"}]}
+    if method == "prompts/get":
+        text = f"Say hello to {params['arguments']['name']}"
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+    return {} if method == "ping" else {"error": {"code": -32601, "message": "unknown method"}}
+
+
+if len(sys.argv) > 1:
+    Path(sys.argv[1]).write_text(str(os.getpid()))
+for line in sys.stdin:
+    heard = json.loads(line)
+    if "id" not in heard or "method" not in heard:
+        continue
+    result = answer_to(heard)
+    if "error" in result:
+        send(id=heard["id"], error=result["error"])
+    else:
+        send(id=heard["id"], result=result)
