@@ -195,6 +195,8 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     cwds: tuple[str | None, ...] = (None,)
     """Where it may run, the likeliest last: a `cd` may have failed."""
     paths: Paths = NO_LINKS
+    found_below: tuple[str, ...] = ()
+    """Where a search begins that runs it on what it finds."""
     via: tuple[str, ...] = ()
     """The wrappers it is run by, outermost first."""
 

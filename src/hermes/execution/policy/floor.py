@@ -88,7 +88,7 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
             a for a in command.operands() if any(is_ledger(c, ground) for c in command.where(a))
         ]
     if name in {"find", "gfind"} and _find_deletes(args):
-        return _find_roots(args)
+        return find_roots(args)
     if name == "mv":
         return [t for t in command.operands()[:-1] if absolute(t, command.cwd) != "."]
     if name == "rsync" and any(a.startswith("--del") for a in args):
@@ -105,7 +105,7 @@ def _find_deletes(args: tuple[str, ...]) -> bool:
     return False
 
 
-def _find_roots(args: tuple[str, ...]) -> list[str]:
+def find_roots(args: tuple[str, ...]) -> list[str]:
     roots: list[str] = []
     for arg in args:
         if arg in {"-H", "-L", "-P"}:

@@ -71,6 +71,7 @@ _PACKED = "pack, delete"
 _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec", "rm outside")
 """Findings about what a wall keeps from happening."""
 _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
+_PROMPTS = words("shell console repl dbshell --pdb sh bash")
 _SQL_CLIENTS = pattern("sql-clients")
 _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _META = re.compile(r"(?m)^[ \t]*[.!]|\\[a-zA-Z!]")
@@ -352,7 +353,7 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
         if queries and _META.search(data):
             yield opaque(f"{command.name} is given a command of its own")
         known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
-        if not known:
+        if not known or _PROMPTS & {*command.args}:
             yield Finding(f"{command.name} may take what is typed for a command")
 
 

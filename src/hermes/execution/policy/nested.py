@@ -96,8 +96,21 @@ def runs(command: ShellCommand) -> Iterator[str]:
     elif name in SHELLS or name in {"source", "."} or language_of(name):
         yield from command.reads
         if shell_code(command) is None and "-m" not in args:
-            start = command_start(args, "-W -X -I -o -O -r --require --rcfile --init-file")
-            yield from args[start : start + 1] if start is not None else ()
+            yield from _script_of(command)
+
+
+def modules(command: ShellCommand) -> Iterator[str]:
+    """Yield the files that an interpreter may find by the name of a module or a folder."""
+    if language_of(command.name) in {"python", "node"}:
+        for script in _script_of(command):
+            module = script.replace(".", "/") if "-m" in command.args else script.rstrip("./")
+            yield from (f"{module}{end}" for end in (".py", "/__main__.py", ".js", "/index.js"))
+            yield f"{script.partition('.')[0]}.py"
+
+
+def _script_of(command: ShellCommand) -> tuple[str, ...]:
+    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
+    return command.args[start : start + 1] if start is not None else ()
 
 
 def unpacks(command: ShellCommand) -> Iterator[str]:

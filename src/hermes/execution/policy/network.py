@@ -11,6 +11,7 @@ from hermes.execution.policy.command import (
     listed,
     may_match,
     pattern,
+    words,
 )
 from hermes.execution.policy.places import PlaceKind, is_away, place_of
 
@@ -18,18 +19,35 @@ NETWORK = listed("network")
 _SECRET_FILES = pattern("secret-files")
 _STORES = pattern("secret-stores")
 _STORE_KINDS = frozenset(
-    (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.LEDGER)
+    (
+        *(PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.LEDGER),
+        PlaceKind.HERMES,
+    )
 )
 _KEPT = (".env", "state.db", "ledger.db")
-_STORED = (".ssh/id_rsa", ".ssh/id_ed25519", ".netrc", ".aws/credentials", ".env", ".npmrc")
-_PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certificates|cacert")
+_STORED = (
+    ".config/gh",
+    ".docker",
+    ".kube",
+    ".ssh/id_rsa",
+    ".ssh/id_ed25519",
+    ".netrc",
+    ".aws/credentials",
+    ".env",
+    ".npmrc",
+)
+_PUBLIC = re.compile(
+    r"/\.hermes(?:/(?:config\.yaml|SOUL\.md|skills|memories|hooks|plugins)\b.*)?/?$|\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certificates|cacert"
+)
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
 _KEEPERS = frozenset({"printenv", "history", "security", "pass", "op", "secret-tool"})
 _SENT = listed("sent")
 _BLIND = listed("blind")
 _SCRIPTED = frozenset({"sed", "gsed", "sqlite3", "psql", "mysql", "duckdb"})
-_QUOTES = re.compile(r"[\s'\"()]+")
-_DEEP = frozenset({"grep", "egrep", "rg", "ag", "ack", "zip", "cp", "rsync"})
+_PIECES = re.compile(r"[\s'\"()<@:=,]+")
+_SHOWS = words("show diff grep hash-object cat-file blame")
+_DEEP = words("grep egrep rg ag ack zip cp rsync scp")
+_PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _PIPES = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
 _SHELLS = frozenset({"sh", "bash", "zsh"})
@@ -81,8 +99,9 @@ def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
     reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
     if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
         reads = command.args
-    if command.name in _SCRIPTED:
-        reads = (*reads, *(word for arg in command.args for word in _QUOTES.split(arg)))
+    shows = command.name == "git" and bool(_SHOWS & {*command.operands()[:1]})
+    if command.name in _SCRIPTED or shows or (command.name in NETWORK and reads):
+        reads = (*reads, *(word for arg in command.args for word in _PIECES.split(arg)))
     return any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a)
 
 
@@ -93,9 +112,13 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
     listers = command.feed.upstream[-1:] if "xargs" in command.via else ()
     searched = [a for c in listers for a in c.args if a[:1] != "-"]
     deep = command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
-    whole = [c.rstrip("/") for o in command.operands() for c in command.where(o)] if deep else []
+    named = command.operands() if deep or command.name in _PACKERS else []
+    if "find" in command.via:
+        named = [*command.found_below]
+    whole = [c.rstrip("/") for o in (*named, *searched) for c in command.where(o)]
+    stored = [f"{h}/{s}" for h in ground.user_homes for s in _STORED] + [*ground.hermes_homes]
     return any(is_store(a, command, ground) for a in searched) or any(
-        f"{home}/".startswith(f"{place}/") for place in whole for home in ground.user_homes
+        f"{store}/".startswith(f"{place}/") for place in whole for store in stored
     )
 
 

@@ -186,11 +186,14 @@ def _copies(command: ShellCommand) -> Iterator[str]:
     operands = command.operands()
     folder = _destination(command)
     sources = operands if folder not in operands[-1:] else operands[:-1]
+    if command.name in {"scp", "rsync"}:
+        sources = [s for s in sources if ":" in s and ":" not in folder]
     if folder:
         yield folder
         # Into a directory: the file keeps its name there.
         for source in sources:
-            yield folder.rstrip("/") + "/" + source.rstrip("/").rsplit("/", 1)[-1]
+            name = source.rstrip("/").rsplit("/", 1)[-1].rpartition(":")[2]
+            yield f"{folder.rstrip('/')}/{name}"
     elif command.name == "ln" and operands:
         yield operands[0].rsplit("/", 1)[-1]
     if command.name == "mv":

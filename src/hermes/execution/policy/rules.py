@@ -157,6 +157,11 @@ _DECODERS = listed("decoders")
 _SOURCES = _FETCHERS | _DECODERS
 _HOOKS = listed("hooks")
 _TEXT_TOOLS = listed("text-tools")
+_DESTROYS = pattern("destroys")
+_WORDY = (
+    _TEXT_TOOLS | SHELLS | listed("wordy") | listed("readers") | listed("viewers")
+    | listed("blind") - listed("runs-others")
+)  # fmt: skip
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
 _OTHER_NAMES = frozenset({"words", "variables", "python parts"})
 _KNOWN = listed("programs").union(
@@ -182,6 +187,10 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield _unseen(command.inner or command.feed.upstream, command.name)
     else:
         yield from _script_reader(command)
+    if name not in _WORDY:
+        for word in (*command.operands()[:4], *(a for a in command.args if a[:3] == "--d")):
+            if _DESTROYS.match(word):
+                yield Finding(f"it may {word} something beyond the project", f"{name} {word}")
     yield from _unfamiliar(command, ground)
     yield from _variables(command, ground)
     if _SQL_CLIENTS.match(name):
@@ -310,10 +319,10 @@ def _sed_acts(command: ShellCommand) -> bool:
             operands.append(arg)
     # Of `-i ''` the second word is a part of the option for some makes of sed.
     scripts = scripts or operands[: 2 if operands[:1] == [""] else 1]
-    return not _sed_harmless("\n".join(scripts))
+    return not sed_harmless("\n".join(scripts))
 
 
-def _sed_harmless(script: str) -> bool:
+def sed_harmless(script: str) -> bool:
     position = 0
     while position < len(script):
         found = _SED_COMMAND.match(script, position)

@@ -6,6 +6,8 @@ with assignments is walked twice, because a loop or a function may use a value t
 assigned further down.
 """
 
+import os
+import posixpath
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -27,8 +29,10 @@ from hermes.execution.policy.command import (
     TooLong,
     absolute,
     base_name,
+    listed,
     may_match,
     opaque,
+    pattern,
 )
 from hermes.execution.policy.expansion import (
     COMPUTED,
@@ -36,7 +40,7 @@ from hermes.execution.policy.expansion import (
     UNKNOWN,
     Variables,
 )
-from hermes.execution.policy.floor import FORK_BOMB
+from hermes.execution.policy.floor import ELSEWHERE, FORK_BOMB, find_roots, mentions_floor
 from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.nested import (
     SETTERS,
@@ -44,13 +48,14 @@ from hermes.execution.policy.nested import (
     Nested,
     NestedCommand,
     NestedText,
+    modules,
     nested,
     runs,
     unpacks,
 )
 from hermes.execution.policy.network import READS_SECRET, is_store
 from hermes.execution.policy.places import changes_files, join, written_paths
-from hermes.execution.policy.rules import changes_programs
+from hermes.execution.policy.rules import changes_programs, sed_harmless
 
 COMPUTED_NAME = opaque("the name of the command is computed")
 MAX_COMMANDS = 400
@@ -81,6 +86,10 @@ _SET_BY_BASH = (
 _SHIFTED = (COMPUTED,) * 9
 """Positional parameters that are not where they were."""
 _MAX_FILE = 65_536
+_ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
+_MARKUP = re.compile(r"[\"'\[\](){},]|\\[nt]")
+_IN_CODE = pattern("floor-in-code")
+WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
 
@@ -128,6 +137,10 @@ class Walk:
         self.exported: set[str] = set()
         self.exports_all = False
         self._links: set[str] = set()
+        self._arrived = False
+        """Whether files may have come from elsewhere that nobody has seen."""
+        self._floor_in_files: bool | None = None
+        self._written: list[str] = []
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
@@ -376,7 +389,7 @@ class Walk:
         if self.exhausted() or self._nesting > MAX_NESTING:
             self.findings.append(TOO_COMPLICATED)
             return
-        if self._links:
+        if self._links or self._arrived:
             self._through_links(command)
         self._effects(command)
         self._nesting += 1
@@ -433,6 +446,10 @@ class Walk:
         if command.name in _MAKES_NOTHING:
             return
         text = printed(structs.replace(command, writes=())) if command.writes else None
+        if command.writes or command.name == "tee":
+            printers = (command, *command.feed.upstream)
+            self._written += [" ".join((*c.args, c.feed.text or "")) for c in printers]
+            self._floor_in_files = None
         made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
         for path in made:
             self.files[path] = text if path not in self.files else None
@@ -442,34 +459,58 @@ class Walk:
             command.name == "cp" and command.letters() & set("sl")
         ):
             self._links |= made
+        self._arrived = self._arrived or command.name in _ARRIVALS
 
     def _through_links(self, command: ShellCommand) -> None:
         """Note what works behind a link that the script itself has made."""
         named = command.operands() if changes_files(command) else ()
-        for path in {*written_paths(command), *named, *runs(command)}:
-            place = absolute(path, command.cwd) + "/"
-            if command.name != "ln" and any(place.startswith(link + "/") for link in self._links):
+        written = set(written_paths(command))
+        for path in {*written, *named, *runs(command)}:
+            place = absolute(path, command.cwd)
+            linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
+            new = self._arrived and path in written and _not_yet(posixpath.dirname(place), command)
+            if command.name != "ln" and (linked or new):
                 self.findings.append(opaque("it works behind a link that was just made"))
 
     def _from_files(self, command: ShellCommand) -> Iterator[Nested]:
         """Yield the text of files that `command` runs and this session has made."""
         carried = self.ground.carried.files
-        if not (self.files or carried) or command.name == "tee":
+        if not (self.files or carried or self._arrived) or command.name == "tee":
             return
+        if changes_files(command) and self._wrote_floor():
+            self.findings.append(WROTE_FLOOR)
         shell = command.name in SHELLS or command.name in {"source", "."}
         language = "shell" if shell else language_of(command.name)
-        for clean in (absolute(path, cwd) for path in runs(command) for cwd in command.cwds):
+        ran = [absolute(path, cwd) for path in runs(command) for cwd in command.cwds]
+        found = [absolute(path, cwd) for path in modules(command) for cwd in command.cwds]
+        for clean in (*ran, *found):
             if _is_made(clean, self.files):
                 text = self.files.get(clean)
             elif _is_made(clean, carried):
                 text = _text_of(clean)
+            elif self._arrived and clean in ran and _not_yet(clean, command):
+                text = None
             else:
                 continue
-            if text is None:
+            edits = command.name in {"sed", "gsed"}
+            if text is None or (edits and not sed_harmless(text)):
                 self.findings.append(opaque("it runs a file that was just made", "made, run"))
-            else:
+            elif not edits:
                 other = language or ("" if text.startswith("#!") else "shell")
                 yield NestedText(text, command.name, other or _shebang(text))
+
+    def _wrote_floor(self) -> bool:
+        """Return whether a file that this session has written mentions what is never run."""
+        if self._floor_in_files is None:
+            texts = [*self._written]
+            for path in reversed(self.ground.carried.files):
+                if sum(map(len, texts)) > 2 * _MAX_FILE:
+                    break
+                texts.append("" if "*" in path else _text_of(path) or "")
+            self._floor_in_files = any(
+                mentions_floor(_MARKUP.sub(" ", t)) or _IN_CODE.search(t) for t in texts
+            )
+        return self._floor_in_files
 
     # --- what a command runs in turn ---
 
@@ -484,7 +525,9 @@ class Walk:
             via = (*command.via, inner.via)
             for place in command.values_of("-C", "--chdir") if inner.via == "env" else ():
                 command = structs.replace(command, cwds=(join(command.cwd, place),))
-            self._emit(command.with_argv(inner.argv, writes=(), via=via, assigns=assigns))
+            below = tuple(find_roots(command.args)) if inner.via == "find" else ()
+            fields = {"writes": (), "via": via, "assigns": assigns, "found_below": below}
+            self._emit(command.with_argv(inner.argv, **fields))
             if inner.argv[0] in self.functions:
                 self._call_function(inner.argv[0], command.feed, inner.argv[1:])
 
@@ -537,6 +580,11 @@ def _prints_number(command: ShellCommand) -> bool:
 def _is_made(path: str, files: Collection[str]) -> bool:
     """Return whether a path is one of the files, or a glob is involved that fits."""
     return path in files or any(may_match(path, f) or may_match(f, path) for f in files)
+
+
+def _not_yet(path: str, command: ShellCommand) -> bool:
+    """Return whether a path will only be there when the command runs."""
+    return bool(command.cwd) and os.path.isdir(command.cwd) and not os.path.lexists(path)  # noqa: PTH112
 
 
 def _text_of(path: str) -> str | None:
