@@ -584,7 +584,8 @@ def _is_made(path: str, files: Collection[str]) -> bool:
 
 def _not_yet(path: str, command: ShellCommand) -> bool:
     """Return whether a path will only be there when the command runs."""
-    return bool(command.cwd) and os.path.isdir(command.cwd) and not os.path.lexists(path)  # noqa: PTH112
+    here = command.cwd or ""
+    return os.path.isdir(here) and not os.path.lexists(path)  # noqa: PTH112
 
 
 def _text_of(path: str) -> str | None:
