@@ -23,7 +23,7 @@ async def adapter_for(
 ) -> AsyncIterator[SlackAdapter]:
     usual = {"token": ",".join(slack.teams.values()), "app_token": APP_TOKEN}
     settings = SlackSettings(**(usual | {"base_url": slack.base_url} | more))
-    adapter = SlackAdapter(settings, clock=clock or SystemClock())
+    adapter = SlackAdapter(lambda: settings, clock or SystemClock())
     try:
         await adapter.connect()
         menu = [MenuCommand(name=name, help=name) for name in ("new", "help", "status")]

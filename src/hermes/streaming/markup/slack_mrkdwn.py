@@ -1,13 +1,21 @@
-"""Slack's mrkdwn: one star for bold, `<url|label>` for links, three characters escaped."""
+"""Slack's mrkdwn: one star for bold, `<url|label>` for links, three characters escaped.
+
+`rich_blocks` shows what it makes of headings, rules and code as Slack's own blocks.
+"""
 
 import re
-from html import escape
+from collections.abc import Iterator
+from html import escape, unescape
+from typing import Any
 
 from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup.inline import Node, parse, text_of
 from hermes.streaming.markup.plain import FencedDialect
 
 _SAFE_URL = re.compile(r"(?:https?://|mailto:|tel:)[^\s|<>]+$", re.IGNORECASE)
+_SECTION = 3_000
+_FENCE = re.compile(r"^```\n?(.*?)\n?```$", re.DOTALL | re.MULTILINE)
+_LINE = re.compile(r"^(\*[^*\n]+\*|———)$", re.MULTILINE)
 _STYLES = {"strong": "*", "em": "_", "strike": "~"}
 
 
@@ -47,3 +55,31 @@ class SlackMrkdwn(FencedDialect):
 
 
 DIALECT = SlackMrkdwn()
+
+
+def rich_blocks(text: str) -> Iterator[dict[str, Any]]:
+    """Yield a text in mrkdwn as blocks: code, headings and dividers as such."""
+    for number, part in enumerate(_FENCE.split(text)):
+        if number % 2:
+            code = {"type": "text", "text": unescape(part.strip("\n")) or " "}
+            shape = {"type": "rich_text_preformatted", "elements": [code]}
+            yield {"type": "rich_text", "elements": [shape]}
+            continue
+        for line in _LINE.split(part):
+            if line == SlackMrkdwn.rule:
+                yield {"type": "divider"}
+            elif _LINE.fullmatch(line):
+                shown = {"type": "plain_text", "text": unescape(line.strip("*"))[:150]}
+                yield {"type": "header", "text": shown}
+            else:
+                yield from sections(line.strip("\n"), "mrkdwn")
+
+
+def sections(text: str, kind: str) -> Iterator[dict[str, Any]]:
+    """Yield a text as sections, which take 3,000 characters each; cut between lines."""
+    while text.strip():
+        cut = len(text) if len(text) <= _SECTION else text.rfind("\n", 1, _SECTION)
+        cut = cut if cut > 0 else _SECTION
+        shown = text[:cut] if kind == "mrkdwn" else unescape(text[:cut])
+        yield {"type": "section", "text": {"type": kind, "text": shown}}
+        text = text[cut:].lstrip("\n")

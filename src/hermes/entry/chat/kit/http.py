@@ -131,7 +131,7 @@ class HttpClient:
             headers = {name.lower(): value for name, value in response.headers.items()}
             return HttpAnswer(status=response.status_code, headers=headers, content=content)
 
-        size = sum(len(upload.content) for upload in wanted.uploads)
+        size = len(wanted.content) + sum(len(upload.content) for upload in wanted.uploads)
         seconds = wanted.timeout + size / _UPLOAD_BYTES_PER_SECOND
         async with self._slots if wanted.queued else nullcontext():
             return await self._exchange(wanted, seconds, read, headers=headers, **body)

@@ -10,7 +10,7 @@ import logging
 import re
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.admission.approval_replies import is_clear_answer
-from hermes.domain.inbound import ChatKind, InboundMessage
+from hermes.domain.inbound import ChatKind, InboundMessage, Sender
 from hermes.domain.ports.platform import (
     ButtonPress,
     FailureAction,
@@ -33,6 +33,7 @@ _NOT_IN_MENUS = re.compile(r"[^a-z0-9_]+")
 _OBSERVED_CHATS = 200
 _OBSERVED_LINES = 30
 _OBSERVED_LENGTH = 500
+_NAME_SECONDS = 1.0
 
 
 class Heard(Struct, frozen=True, kw_only=True):
@@ -110,6 +111,43 @@ async def together() -> AsyncIterator[asyncio.TaskGroup]:
             yield group
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
+
+
+async def named(
+    items: Sequence[Heard | ButtonPress],
+    names: Recent[str],
+    ask: Callable[[InboundMessage], Awaitable[str]],
+) -> list[Heard | ButtonPress]:
+    """Give people without a name the one they have on the platform; nobody waits long for that."""
+
+    async def learn(message: InboundMessage) -> None:
+        try:
+            names[message.sender.id] = await ask(message)
+        except PlatformFailure as failure:
+            if failure.action is FailureAction.GIVE_UP:
+                names[message.sender.id] = ""
+
+    messages = [each.message for each in items if isinstance(each, Heard)]
+    new = {
+        each.sender.id: each
+        for each in messages
+        if not (each.sender.name or each.sender.is_bot or each.sender.id in names)
+    }
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_NAME_SECONDS), asyncio.TaskGroup() as group:
+            for message in new.values():
+                group.create_task(learn(message))
+    return [
+        replace(each, message=replace(each.message, sender=_with_name(each.message.sender, names)))
+        if isinstance(each, Heard)
+        else each
+        for each in items
+    ]
+
+
+def _with_name(sender: Sender, names: Recent[str]) -> Sender:
+    name = names.get(sender.id)
+    return sender if sender.name or not name else replace(sender, name=name)
 
 
 async def batches(queue: asyncio.Queue[V]) -> AsyncIterator[list[V]]:

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ButtonPress
 from hermes.entry.chat.kit.decode import texts_in
-from hermes.entry.chat.kit.intake import Addressing, Heard, Span, read_addressing
+from hermes.entry.chat.kit.intake import Addressing, Heard, Recent, Span, read_addressing
 from hermes.entry.chat.slack.manifest import PLATFORM
 from hermes.entry.chat.slack.settings import SlackSettings
 from hermes.entry.chat.slack.wire import Envelope, Workspace
@@ -29,22 +30,23 @@ _MARKUP = re.compile(r"<(?P<token>[^<>\n]+)>|&(?P<entity>amp|lt|gt);")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">"}
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class Known(Struct, kw_only=True):
     """What reading an envelope needs to know."""
 
-    account: str
-    workspaces: Mapping[str, Workspace]
-    settings: SlackSettings
-    commands: Collection[str]
-    """Names of our commands."""
-    joined: Callable[[str], bool]
-    """Whether we take part in a thread, named `<channel>:<ts>`."""
-    now: float
+    rules: Callable[[], SlackSettings]
+    """Settings that may change while connected."""
+    clock: Clock
+    account: str = ""
+    workspaces: Mapping[str, Workspace] = {}
+    commands: Collection[str] = ()
+    threads: Recent[None] = field(default_factory=lambda: Recent(500))
+    """Those that we take part in, as `<channel>:<ts>`."""
 
     def workspace(self, *teams: str) -> Workspace | None:
-        found = (self.workspaces[team] for team in teams if team in self.workspaces)
-        only = next(iter(self.workspaces.values())) if len(self.workspaces) == 1 else None
-        return next(found, only)
+        """Return the first of these that is ours, or the only one that there is."""
+        found = [self.workspaces[team] for team in teams if team in self.workspaces]
+        found += self.workspaces.values() if len(self.workspaces) == 1 else ()
+        return found[0] if found else None
 
 
 def message_name(channel: str, ts: str) -> str:
@@ -75,9 +77,9 @@ def _event(payload: Mapping[str, Any], known: Known) -> Heard | str:
     if not (user or bot) or not (address.text or files or address.mentioned):
         return "nothing said by anybody"
     chat = _chat(channel, us, *texts_in(event, "channel_type"))
-    thread = _thread(event, chat, known.settings)
+    thread = _thread(event, chat, known.rules())
     parent, name = texts_in(event, "parent_user_id", "username")
-    ours = parent == us.user_id or known.joined(message_name(channel, thread or ""))
+    ours = parent == us.user_id or message_name(channel, thread or "") in known.threads
     inbound = InboundMessage(
         platform=PLATFORM.name,
         account=known.account,
@@ -85,7 +87,7 @@ def _event(payload: Mapping[str, Any], known: Known) -> Heard | str:
         chat=chat,
         sender=Sender(id=user or bot, name=name or None, is_bot=bool(bot or "bot" in subtype)),
         text=address.text,
-        sent_at=float(ts) if ts.replace(".", "", 1).isdecimal() else known.now,
+        sent_at=float(ts) if ts.replace(".", "", 1).isdecimal() else known.clock.now(),
         thread_id=thread,
         attachments=files,
         reply_context=us.team_id,
@@ -94,7 +96,7 @@ def _event(payload: Mapping[str, Any], known: Known) -> Heard | str:
         message=inbound,
         mentioned=address.mentioned or kind == "app_mention",
         command=address.command,
-        joined=thread is not None and ours and not known.settings.strict_mention,
+        joined=thread is not None and ours and not known.rules().strict_mention,
     )
 
 
@@ -113,11 +115,11 @@ def _slash(payload: Mapping[str, Any], known: Known) -> Heard | str:
     inbound = InboundMessage(
         platform=PLATFORM.name,
         account=known.account,
-        native_id=message_name(channel, trigger or f"{known.now:f}"),
+        native_id=message_name(channel, trigger or f"{known.clock.now():f}"),
         chat=_chat(channel, us),
         sender=Sender(id=user, name=texts_in(payload, "user_name")[0] or None),
         text=_readable(f"{name} {rest}".strip(), us)[0],
-        sent_at=known.now,
+        sent_at=known.clock.now(),
         reply_context=us.team_id,
     )
     return Heard(message=inbound, mentioned=True, command=bool(name))
@@ -127,6 +129,7 @@ def _press(payload: Mapping[str, Any], known: Known) -> ButtonPress | str:
     held, actions = payload.get("container"), payload.get("actions")
     ts, channel, thread = texts_in(held, "message_ts", "channel_id", "thread_ts")
     channel = channel or texts_in(payload.get("channel"), "id")[0]
+    ts = ts or texts_in(payload.get("message"), "ts")[0]
     user, name, username = texts_in(payload.get("user"), "id", "name", "username")
     us = known.workspace(*texts_in(payload.get("team"), "id"))
     action = actions[0] if isinstance(actions, list) and actions else None
@@ -137,7 +140,7 @@ def _press(payload: Mapping[str, Any], known: Known) -> ButtonPress | str:
         platform=PLATFORM.name,
         account=known.account,
         # The thread is where the answer to the press belongs.
-        native_id=f"{at or texts_in(payload, 'trigger_id')[0]} {thread}",
+        native_id=" ".join((thread, at, *texts_in(payload, "trigger_id"), user, value)),
         chat=_chat(channel, us),
         sender=Sender(id=user, name=name or username or None),
         message_id=message_name(channel, ts),
@@ -158,9 +161,6 @@ def _thread(event: Any, chat: Chat, settings: SlackSettings) -> str | None:
     private = chat.kind is ChatKind.PRIVATE
     opens = settings.dm_top_level_threads_as_sessions if private else settings.reply_in_thread
     return ts if opens else None
-
-
-# -- text ------------------------------------------------------------------------------
 
 
 def _address(event: Any, us: Workspace, commands: Collection[str]) -> Addressing:
@@ -211,9 +211,6 @@ def _said(blocks: Any) -> Iterator[str]:
         if isinstance(block, dict):
             yield from _said(block.get("elements"))
             yield "\n" if kind.startswith("rich_text_") else ""
-
-
-# -- files -----------------------------------------------------------------------------
 
 
 def _files(event: Any, team_id: str) -> Iterator[Attachment]:

@@ -37,7 +37,7 @@ PLATFORM = ChatPlatform(
         reactions=True,
         media=frozenset({"image", "voice", "audio", "video", "document"}),
         album_size=10,
-        # About a message a second to a channel, all of its threads together; bursts are fine.
+        # About a message a second to a channel, its threads included; bursts are fine.
         limits=Limits(private=Rate(20, 20.0, burst=3), group=Rate(20, 20.0, burst=6, reserve=3)),
         # The status line of a thread stays for two minutes, or until the answer comes.
         typing_seconds=60.0,

@@ -5,9 +5,8 @@ Slack recycles connections every few hours. It says so before (`disconnect`, wit
 Slack closes it. An envelope is acknowledged on the connection it came by, after the inbox has
 it; what is not acknowledged comes again, perhaps by another connection.
 
-The SDK's socket client is not used: it hands envelopes over side by side, acknowledges by
-whatever connection is the current one, closes the old one before it has a new one, and tries an
-address that is good for one time again and again.
+The SDK's socket client is not used: it hands envelopes over side by side, closes the old
+connection before it has a new one, and tries an address that is good for one time again.
 """
 
 import asyncio
@@ -19,27 +18,27 @@ from typing import TYPE_CHECKING
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, InboundSink, PlatformFailure
 from hermes.entry.chat.kit.decode import decode_leniently
+from hermes.entry.chat.kit.intake import batches, together
 from hermes.entry.chat.kit.receiver import Patience
 from hermes.entry.chat.slack.wire import Envelope
 
 if TYPE_CHECKING:
-    from aiohttp import ClientWebSocketResponse
+    from aiohttp import ClientWebSocketResponse as Socket
 
 _LOG = logging.getLogger(__name__)
 _SHORT = 5.0
 """A connection that ends sooner than this did not do its work."""
 _FAREWELL = 30.0
 """So long a connection that Slack wants to end is read at the most."""
-_BATCH = 100
 Take = Callable[[Sequence[Envelope]], Awaitable[None]]
 """Hands envelopes over; when it returns they may be acknowledged."""
-Connect = Callable[[], "Awaitable[ClientWebSocketResponse]"]
+Connect = Callable[[], "Awaitable[Socket]"]
 
 
 async def receive_envelopes(connect: Connect, clock: Clock, sink: InboundSink, take: Take) -> None:
     """Receive until cancelled; raise the failure that cannot be overcome."""
     patience, short = Patience(clock), 0
-    async with asyncio.TaskGroup() as group:
+    async with together() as group:
         while True:
             try:
                 socket = await connect()
@@ -57,13 +56,11 @@ async def receive_envelopes(connect: Connect, clock: Clock, sink: InboundSink, t
                 patience.worked()
 
 
-async def _serve(
-    socket: "ClientWebSocketResponse", sink: InboundSink, take: Take, ending: asyncio.Event
-) -> None:
+async def _serve(socket: "Socket", sink: InboundSink, take: Take, ending: asyncio.Event) -> None:
     """Read one connection to its end, and hand over what it brings beside reading."""
     waiting: asyncio.Queue[Envelope | None] = asyncio.Queue()
     try:
-        async with asyncio.TaskGroup() as group:
+        async with together() as group:
             group.create_task(_hand_over(socket, waiting, take))
             with suppress(TimeoutError):
                 async with asyncio.timeout(None) as limit:
@@ -92,9 +89,7 @@ def _farewell(reason: str | None) -> float:
     return 0.0 if reason == "too_many_websockets" else _FAREWELL
 
 
-async def _envelopes(
-    socket: "ClientWebSocketResponse", sink: InboundSink
-) -> AsyncIterator[Envelope]:
+async def _envelopes(socket: "Socket", sink: InboundSink) -> AsyncIterator[Envelope]:
     from aiohttp import WSMsgType  # noqa: PLC0415 - loaded by now
 
     ended = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)
@@ -109,19 +104,14 @@ async def _envelopes(
                 yield envelope
 
 
-async def _hand_over(
-    socket: "ClientWebSocketResponse", waiting: "asyncio.Queue[Envelope | None]", take: Take
-) -> None:
+async def _hand_over(socket: "Socket", waiting: asyncio.Queue[Envelope | None], take: Take) -> None:
     """Hand over all that waits, together: a burst must not miss the three seconds."""
-    ended = False
-    while not ended:
-        batch = [await waiting.get()]
-        while not waiting.empty() and len(batch) < _BATCH:
-            batch.append(waiting.get_nowait())
-        ended = batch[-1] is None
+    async for batch in batches(waiting):
         envelopes = [each for each in batch if each is not None]
         await take(envelopes)
         # On a connection that is gone: they come again, and the inbox knows them.
         with suppress(ConnectionError):
             for each in envelopes:
                 await socket.send_json({"envelope_id": each.envelope_id})
+        if batch[-1] is None:
+            return
