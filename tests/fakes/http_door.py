@@ -24,7 +24,7 @@ from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.runs.runs import Runs
 from hermes.domain.errors import UsageError
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import Attachment, RouteTerms
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.ports.files import JobStore
@@ -77,6 +77,8 @@ class FakeMedia:
         self._folder = folder
         self.remote: dict[str, tuple[bytes, str]] = {}
         self.kept: list[tuple[bytes, str]] = []
+        self.answers: dict[str, bytes] = {}
+        """The files that answers may show."""
 
     async def keep(self, data: bytes, media_type: str, name: str = "") -> Attachment:
         self.kept.append((data, media_type))
@@ -210,8 +212,13 @@ def _context(
     async def skills(agent_id: str) -> list[dict[str, Any]]:
         return [{"name": "greet", "description": "How to greet.", "path": "skills/greet/SKILL.md"}]
 
-    async def takes(agent_id: str, session_id: str | None) -> frozenset[str]:
+    async def takes(
+        agent_id: str, session_id: str | None, terms: RouteTerms | None
+    ) -> frozenset[str]:
         return model.info.takes
+
+    async def answer_file(agent_id: str, session_id: str, path: str) -> bytes | None:
+        return media.answers.get(path)
 
     async def prompt_tokens(
         agent_id: str, session_id: str | None, own_tools: tuple[str, ...] | None
@@ -237,6 +244,7 @@ def _context(
         skills=skills,
         takes=takes,
         prompt_tokens=prompt_tokens,
+        answer_file=answer_file,
         metrics=Registry(),
         gateway_state=lambda: {"gateway_state": "running", "platforms": {}},
         ready=lambda: {"ledger": True},

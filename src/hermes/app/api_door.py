@@ -5,21 +5,23 @@ from collections.abc import Mapping
 import msgspec
 
 from hermes import __version__
-from hermes.agent.attachments import PictureFiles
+from hermes.agent.attachments import PictureFiles, read_attachment
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.side_calls import PlainCalls
 from hermes.agent.tools.toolsets import tools_by_toolset
 from hermes.app.build import App
-from hermes.app.doors import DoorContext, listens
+from hermes.app.doors import DoorContext, listens, outgoing_files
 from hermes.app.options import AppOptions
 from hermes.app.prompt_size import measure_prompt, tokens_of
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.control.admission.routing import named
+from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.errors import HermesError
+from hermes.domain.inbound import RouteTerms
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
@@ -31,9 +33,17 @@ from hermes.entry.http.door import ApiDoor
 from hermes.entry.http.endpoint import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
-from hermes.entry.http.settings import HttpSettings, acceptable_keys, http_settings
+from hermes.entry.http.settings import (
+    HttpSettings,
+    ModelAlias,
+    acceptable_keys,
+    http_settings,
+)
+from hermes.models.routes import route_provider
 from hermes.state.agent_files import skill_cards
 from hermes.state.jobs import JobFiles
+
+MAX_ANSWER_FILE = 10 * 1024 * 1024
 
 
 def enabled(loaded: LoadedConfig, _options: AppOptions) -> bool:
@@ -73,6 +83,8 @@ def open_door(context: DoorContext) -> ApiDoor:
 def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpContext:
     app, home, state_file = context.app, context.app.options.home, context.state_file
 
+    files = outgoing_files(app)
+
     def ready() -> Mapping[str, bool]:
         running = state_file.state.gateway_state == GatewayPhase.RUNNING.value
         return {"gateway": running, "accepting": not app.gateway.draining}
@@ -83,15 +95,16 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         answers=app.answers,
         runs=runs,
         clock=app.clock,
-        agents=AgentCards(app, settings.model_name or DEFAULT_AGENT_NAMES[0]),
+        agents=AgentCards(app, settings),
         router=context.router,
         side_calls=PlainCalls(app.services, app.profiles),
         media=PictureFiles(home.cache_dir / "media" / PLATFORM, PageFetcher().data),
         jobs=lambda agent: JobFiles(_home(app, agent).cron_dir),
         toolsets=lambda agent: _toolsets(app, agent),
         skills=lambda agent: skill_cards(_home(app, agent).skills_dir),
-        takes=lambda agent, session: _takes(app, agent, session),
+        takes=lambda *about: _takes(app, *about),
         prompt_tokens=lambda *about: _prompt_tokens(app, *about),
+        answer_file=lambda *about: _answer_file(files, *about),
         metrics=context.metrics,
         gateway_state=lambda: msgspec.to_builtins(state_file.current()),
         ready=ready,
@@ -105,9 +118,10 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
 class AgentCards:
     """The agents that the API offers, by name, as the configuration has them now."""
 
-    def __init__(self, app: App, name: str) -> None:
+    def __init__(self, app: App, settings: HttpSettings) -> None:
         self._app = app
-        self._name = name
+        self._name = settings.model_name or DEFAULT_AGENT_NAMES[0]
+        self._routes = settings.model_routes
         self._known: tuple[object, object, Mapping[str, ServedAgent]] | None = None
 
     def __call__(self) -> Mapping[str, ServedAgent]:
@@ -132,19 +146,43 @@ class AgentCards:
             )
             for each, found in offered.items()
         }
-        return dict.fromkeys((self._name, *DEFAULT_AGENT_NAMES), alias) | own
+        routes = {
+            name: ServedAgent(
+                agent_id=route.agent or default,
+                name=name,
+                terms=RouteTerms(model=route.model, provider=_provider(name, route)),
+            )
+            for name, route in self._routes.items()
+        }
+        return dict.fromkeys((self._name, *DEFAULT_AGENT_NAMES), alias) | routes | own
+
+
+def _provider(alias: str, route: ModelAlias) -> str:
+    own = route.base_url or route.api_key or route.key_env
+    return route_provider(alias) if own else route.provider
 
 
 def _home(app: App, agent_id: str) -> HermesHome:
     return HermesHome(root=app.agent(agent_id).home)
 
 
-async def _takes(app: App, agent_id: str, session_id: str | None) -> frozenset[str]:
+async def _takes(
+    app: App, agent_id: str, session_id: str | None, terms: RouteTerms | None
+) -> frozenset[str]:
     session = await app.ledger.session(session_id) if session_id is not None else None
     try:
-        return app.services.models.main(app.agent(agent_id), session).info.takes
+        profile = app.agent(agent_id)
+        profile = profile if terms is None else terms.applied(profile)
+        return app.services.models.main(profile, session).info.takes
     except HermesError:
         return frozenset(SAMPLING)  # without a model the turn says what is missing
+
+
+async def _answer_file(
+    files: OutgoingFiles, agent_id: str, session_id: str, path: str
+) -> bytes | None:
+    copy = await files.staged(agent_id, session_id, path)
+    return await read_attachment(copy, MAX_ANSWER_FILE) if copy else None
 
 
 async def _prompt_tokens(

@@ -1,12 +1,10 @@
 """The door of the chat platforms, put together from a running app."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes.app.build import App
-from hermes.app.doors import DoorContext
+from hermes.app.doors import DoorContext, outgoing_files
 from hermes.app.options import AppOptions
 from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
 from hermes.app.settings import access_settings
@@ -17,7 +15,6 @@ from hermes.control.admission.pipeline import PipelineParts, PlaceQueues
 from hermes.control.admission.resets import check_policies
 from hermes.control.admission.routing import RouteDecision, facts_of
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.approvals import Choice
 from hermes.domain.inbound import InboundMessage
@@ -29,19 +26,6 @@ from hermes.entry.chat.voice import VoiceMessages
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 from hermes.streaming.chat.settings import presentation
-
-
-def _files(app: App) -> OutgoingFiles:
-    def folders(agent_id: str) -> list[Path]:
-        profile = app.agent(agent_id)
-        own = [profile.workspace] if profile.backend == "local" else []
-        named = app.settings().gateway.media_delivery_allow_dirs
-        return [*own, *(Path(folder).expanduser() for folder in named)]
-
-    home = app.options.home
-    return OutgoingFiles(
-        app.environments, app.ledger, home.cache_dir / "outgoing", folders, home.root
-    )
 
 
 def enabled(loaded: LoadedConfig, options: AppOptions) -> bool:
@@ -82,7 +66,7 @@ def open_door(context: DoorContext) -> ChatDoor:
                 settings=app.settings,
             ),
             presentation=lambda name: presentation(app.settings(), name),
-            stage=_files(app).staged,
+            stage=outgoing_files(app).staged,
             patience=lambda: app.settings().agent,
             reactions=lambda name: any(
                 each.reactions() for each in accounts if each.platform.name == name

@@ -10,6 +10,7 @@ A row of `DOORS` names a module with three functions:
 import asyncio
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from hermes.app.build import App
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.routing import Router
+from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.door import Door
 from hermes.control.hooks import HookBus
 from hermes.control.supervision.health import StateFile
@@ -80,3 +82,18 @@ def listens(loaded: LoadedConfig, name: str) -> bool:
 def _enabled(loaded: LoadedConfig, options: AppOptions) -> list[ModuleType]:
     modules = map(import_module, DOORS.values())
     return [module for module in modules if module.enabled(loaded, options)]
+
+
+def outgoing_files(app: App) -> OutgoingFiles:
+    """Return what decides which files of an answer may be sent."""
+
+    def folders(agent_id: str) -> list[Path]:
+        profile = app.agent(agent_id)
+        own = [profile.workspace] if profile.backend == "local" else []
+        named = app.settings().gateway.media_delivery_allow_dirs
+        return [*own, *(Path(folder).expanduser() for folder in named)]
+
+    home = app.options.home
+    return OutgoingFiles(
+        app.environments, app.ledger, home.cache_dir / "outgoing", folders, home.root
+    )

@@ -5,7 +5,7 @@ with a `ConfigError` that says what to do, and is plain data afterwards.
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -106,7 +106,7 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
             hint="Choose one with `hermes model`, or set `model:` in config.yaml.",
         )
     name = _provider_name(target, sources)
-    own = sources.settings.providers.get(name) or Provider()
+    own = _providers(sources).get(name) or Provider()
     spec = _spec(name, own, sources)
     named_url = target.base_url or own.base_url
     base_url = named_url or sources.secret(spec.base_url_env) or spec.base_url
@@ -199,10 +199,34 @@ def _strategy(name: str, settings: Settings) -> PoolStrategy:
     return PoolStrategy(strategy)
 
 
+def _providers(sources: ModelSources) -> Mapping[str, Provider]:
+    """Return the providers of the configuration.
+
+    A model route of the API server (`model_routes`) with an address or a key of its own is one.
+    """
+    settings = sources.settings
+    server = settings.platforms.get("api_server")
+    routes = server.extra.get("model_routes") if server is not None else None
+    found: dict[str, Provider] = {}
+    for alias, route in routes.items() if isinstance(routes, dict) else ():
+        spec = PROVIDERS.get(canonical_name(str(route.get("provider") or "")))
+        found[route_provider(alias)] = Provider(
+            base_url=route.get("base_url") or (spec.base_url if spec else ""),
+            api_key=route.get("api_key") or "",
+            key_env=route.get("key_env") or "",
+        )
+    return {**found, **settings.providers}
+
+
+def route_provider(alias: str) -> str:
+    """Return the name of the provider that a model route is itself."""
+    return f"model_routes.{alias}"
+
+
 def _provider_name(target: ModelTarget, sources: ModelSources) -> str:
     named = target.provider.strip()
     if named and named.lower() not in {"auto", "default"}:
-        return named if named in sources.settings.providers else canonical_name(named)
+        return named if named in _providers(sources) else canonical_name(named)
     if target.base_url:
         return _name_of_url(target.base_url)
     return _guess(target.model, sources)
@@ -217,7 +241,7 @@ def _name_of_url(base_url: str) -> str:
 
 
 def _guess(model: str, sources: ModelSources) -> str:
-    for name, own in sources.settings.providers.items():
+    for name, own in _providers(sources).items():
         if model == own.model or model in _names(own.models):
             return name
     vendor, slash, _ = model.partition("/")
@@ -236,11 +260,11 @@ def _spec(name: str, own: Provider, sources: ModelSources) -> ProviderSpec:
     known = PROVIDERS.get(name)
     if known is not None:
         return known
-    if name in sources.settings.providers:
+    if name in _providers(sources):
         like = PROVIDERS[_name_of_url(own.base_url)] if own.base_url else None
         quirks = like.quirks if like is not None else GENERIC
         return ProviderSpec(name=name, base_url=own.base_url, quirks=quirks)
-    names = sorted({*PROVIDERS, *sources.settings.providers})
+    names = sorted({*PROVIDERS, *_providers(sources)})
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     meant = f"Did you mean {' or '.join(f'`{c}`' for c in close)}? " if close else ""
     raise ConfigError(

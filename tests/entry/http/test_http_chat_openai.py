@@ -249,3 +249,32 @@ async def test_system_messages_alone_and_files(tmp_path: Path) -> None:
         asked: Any = [{"role": "user", "content": [{"type": "text", "text": "Read"}, file]}]
         await client.chat.completions.create(model="hermes", messages=asked)
         assert door.media.kept == [(b"hello", "text/plain")]
+
+
+async def test_files_of_an_answer_are_data_urls_and_the_chat_goes_on(tmp_path: Path) -> None:
+    answer = (
+        "Here you are:\nMED",
+        "IA:/work/chart.png\nMEDIA:/work/notes.txt\n",
+        "MEDIA:/etc/x.key",
+    )
+    async with served(tmp_path, say(*answer), say("Glad."), say(*answer)) as (client, door):
+        door.media.answers["/work/chart.png"] = b"\x89PNG\r\n\x1a\n"
+        door.media.answers["/work/notes.txt"] = b"hello"
+        chat = client.chat.completions.with_raw_response
+        first = await chat.create(model="hermes", messages=HI)
+        text = first.parse().choices[0].message.content or ""
+        assert text == (
+            "Here you are:\n\n\n![chart.png](data:image/png;base64,iVBORw0KGgo=)"
+            "\n\n[notes.txt](data:text/plain;base64,aGVsbG8=)\n\n[x.key]"
+        )
+        talk: list[Any] = [*HI, {"role": "assistant", "content": text}]
+        again = await chat.create(
+            model="hermes", messages=[*talk, {"role": "user", "content": "Thanks"}]
+        )
+        assert again.headers["x-hermes-session-id"] == first.headers["x-hermes-session-id"]
+        said: list[str] = []
+        await read_into(
+            said, await client.chat.completions.create(model="hermes", messages=HI, stream=True)
+        )
+        assert "".join(said) == text
+        assert not any("MED" in each for each in said)

@@ -16,7 +16,7 @@ from hermes.control.admission.routing import Router
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.lanes.gateway import Gateway
 from hermes.control.runs.runs import Runs
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import Attachment, RouteTerms
 from hermes.domain.keys import Action, Caller
 from hermes.domain.messages import Message
 from hermes.domain.patterns import SafePattern
@@ -33,6 +33,8 @@ class ServedAgent(Struct, frozen=True, kw_only=True):
     """What it is called in the `model` field."""
     routed: bool = False
     """The name is that of the default agent, where no route says otherwise."""
+    terms: RouteTerms | None = None
+    """The name is an alias of `model_routes`, which says the model."""
     listed: bool = True
 
 
@@ -88,10 +90,12 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Agent id -> its toolsets at this door."""
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""
-    takes: Callable[[str, str | None], Awaitable[frozenset[str]]]
-    """Agent id, session id -> the fields of `Sampling` that the model there takes."""
+    takes: Callable[[str, str | None, RouteTerms | None], Awaitable[frozenset[str]]]
+    """Agent id, session id, how it is routed -> the fields of `Sampling` that its model takes."""
     prompt_tokens: Callable[[str, str | None, tuple[str, ...] | None], Awaitable[int]]
     """Agent id, session id, own tools that may be used -> about the tokens of prompt and tools."""
+    answer_file: Callable[[str, str, str], Awaitable[bytes | None]]
+    """Agent id, session id, path -> a file that an answer names; None if it cannot be shown."""
     metrics: Registry
     gateway_state: Callable[[], Mapping[str, Any]]
     """What `gateway_state.json` would say now."""

@@ -36,6 +36,19 @@ class KeyRefused(ConfigError):
     """Nothing would listen with this key; a running server lets nobody in with it."""
 
 
+class ModelAlias(Struct, frozen=True, kw_only=True):
+    """A name for the `model` field that stands for a language model, with an agent around it."""
+
+    model: str
+    provider: str = ""
+    base_url: str = ""
+    api_key: str = ""
+    key_env: str = ""
+    """Name of the variable that holds the key."""
+    agent: str = ""
+    """The agent; the default one if there is no name."""
+
+
 class HttpSettings(Struct, frozen=True, kw_only=True):
     section: ClassVar[str] = _SECTION
     host: str = "127.0.0.1"
@@ -46,6 +59,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     allowed_hosts: Texts = ()
     model_name: str = ""
     """What the default agent is called in the `model` field; empty for `hermes`."""
+    model_routes: dict[str, ModelAlias] = {}
+    """Further names for the `model` field, each with the language model that it stands for."""
     max_body_bytes: Annotated[int, Meta(ge=1024, le=2**31)] = 10 * 1024 * 1024
     body_seconds: Annotated[float, Meta(ge=1, le=3600)] = 60.0
     """How long a client may take to send its body."""

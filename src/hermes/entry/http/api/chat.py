@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.follow import goes_on_later
-from hermes.control.runs.runs import Draining, RunRequest, Runs
+from hermes.control.runs.runs import Draining, RunRequest
 from hermes.domain.events import MessageCompleted, TextDelta, TurnEvent, TurnFinished
 from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
@@ -43,6 +43,7 @@ from hermes.entry.http.api.conversation import (
     read_conversation,
 )
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
+from hermes.entry.http.api.media import as_sent_back, shown_batches, shown_events
 from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options, user_of
 from hermes.entry.http.endpoint import (
     STARTS_RUN,
@@ -50,6 +51,7 @@ from hermes.entry.http.endpoint import (
     Call,
     CallHeaders,
     Events,
+    HttpContext,
     JsonAnswer,
     Operations,
     StreamAnswer,
@@ -208,9 +210,10 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     headers, stop = run_headers(run), stopper(call, run, streams=bool(call.body.stream))
     if call.body.stream:
         stream = _stream(call, run.id, run.created_at, agent.name)
-        told = chunks(call.context.runs.batches(run), stream.feed, stream.opening())
+        batches = shown_batches(call.context, run, call.context.runs.batches(run))
+        told = chunks(batches, stream.feed, stream.opening())
         return StreamAnswer(chunks=told, headers=headers, left=stop)
-    result = await attended(call, _result(call.context.runs, run), stop)
+    result = await attended(call, _result(call.context, run), stop)
     if goes_on_later(result.finished):
         raise Draining(f"Hermes is stopping. The run {run.id} is kept and continues later.")
     redact = call.context.redact
@@ -281,7 +284,7 @@ async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> Sessi
             continue
         begun = run.request.get("prefill", "")
         told = answers_seen([event async for event in context.runs.events(run)])
-        seen = [f"{begun}{each}".strip() for each in told]
+        seen = [f"{begun}{as_sent_back(each)}".strip() for each in told]
         cut = run.outcome.state is RunState.INCOMPLETE
         if text in seen or (cut and any(each.startswith(text) for each in seen)):
             return SessionChoice(after_run=run.id)
@@ -303,8 +306,8 @@ async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> Session
     return choice
 
 
-async def _result(runs: Runs, run: Run) -> ChatResult:
-    return chat_result([event async for event in runs.events(run)])
+async def _result(context: HttpContext, run: Run) -> ChatResult:
+    return chat_result([event async for event in shown_events(context, run)])
 
 
 async def _help(call: ChatCall, agent_id: str, name: str, helper: HelperCall) -> Answer:

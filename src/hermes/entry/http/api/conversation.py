@@ -45,6 +45,7 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.turn import ClientResult
+from hermes.entry.http.api.media import named_files
 from hermes.entry.http.endpoint import PictureStore
 from hermes.entry.http.errors import Problem
 
@@ -473,7 +474,7 @@ def _message(message: ChatMessage | InputItem, where: str, *, items: bool) -> Ut
     return Utterance(
         role=role,
         where=where,
-        text=text,
+        text=named_files(text) if role == "assistant" else text,
         pictures=shown,
         calls=tuple(_call(call, where) for call in made),
         call_id=call_id if result else "",

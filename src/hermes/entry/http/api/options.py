@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from hermes.control.runs.runs import RunRequest
 from hermes.domain.ids import new_id
+from hermes.domain.inbound import RouteTerms
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import SAMPLING, ClientTool, Sampling, TurnOptions
 from hermes.entry.http.access import api_facts, kept_instructions, waiting_session
@@ -218,7 +219,8 @@ async def check_taken(
 ) -> None:
     """Raise 400 for what was asked for and the agent's model has no field for."""
     asked = [each for each in SAMPLING if each not in _HINTS and getattr(options, each) is not None]
-    takes = await call.context.takes(agent_id, session_id) if asked else frozenset()
+    terms = _terms(call, agent_id)
+    takes = await call.context.takes(agent_id, session_id, terms) if asked else frozenset()
     for name in asked:
         if name not in takes:
             raise unsupported(f"The provider of the agent's model does not take `{name}`.", name)
@@ -257,6 +259,16 @@ def _effort(body: AnswerOptions) -> str | None:
 def user_of(body: AnswerOptions) -> str | None:
     """Return the person behind a request, as its program names them."""
     return body.user or body.safety_identifier
+
+
+def _terms(call: Call[Any, Any], agent_id: str) -> RouteTerms | None:
+    """Return how routes want the agent, and which model an alias stands for."""
+    routed = call.context.router.terms(api_facts(call), agent_id)
+    agent = call.context.agents().get((call.body.model or "").removeprefix("hermes/"))
+    if agent is None or agent.terms is None:
+        return routed
+    chosen = agent.terms
+    return replace(routed or chosen, model=chosen.model, provider=chosen.provider)
 
 
 async def run_request(
@@ -304,7 +316,7 @@ async def run_request(
         choice=choice,
         idempotency_key=call.headers.idempotency_key,
         fingerprint=call.fingerprint,
-        routed=call.context.router.terms(api_facts(call), agent_id),
+        routed=_terms(call, agent_id),
         **given,
     )
 

@@ -39,6 +39,7 @@ from hermes.entry.http.access import (
 )
 from hermes.entry.http.api.consent import TypedAnswer, consent
 from hermes.entry.http.api.conversation import Conversation, InputItem, Short, joined, read_items
+from hermes.entry.http.api.media import shown_batches, shown_events
 from hermes.entry.http.api.options import run_request, turn_options
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
@@ -459,7 +460,7 @@ def _streamed(call: AnyCall, run: Run, after: int | None = None) -> StreamAnswer
 async def _response(context: HttpContext, run: Run) -> ResponseResource:
     stream = _stream(context, run)
     if run.outcome is not None:
-        async for event in context.runs.events(run):
+        async for event in shown_events(context, run):
             stream.feed(event, run)
         return stream.resource
     after = 0
@@ -483,7 +484,7 @@ async def _chunks(
     seen = -1 if after is None else after
     if chunk := _framed(stream.begin(), seen):
         yield chunk
-    async for batch in _batches(context, run):
+    async for batch in shown_batches(context, run, _batches(context, run)):
         if isinstance(batch[-1], TurnFinished):
             ended = await context.runs.wait(run)
         told = [each for event in batch for each in stream.feed(event, ended)]

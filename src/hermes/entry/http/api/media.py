@@ -1,0 +1,119 @@
+"""Files that an answer names (`MEDIA:/path`, Markdown images), shown to clients of the API.
+
+The path means nothing to a client, so each file comes at the end of its message as a data URL: a
+picture as a Markdown image, any other file as a link. Only files that may leave the session are
+shown (`control/delivery/files.py`), up to a size. The ledger keeps what the agent wrote. A client
+sends the data URLs back with its history: they are read as the name of the file (`named_files`),
+and so is what was answered when the two are compared (`as_sent_back`).
+"""
+
+import base64
+import mimetypes
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import PurePosixPath
+
+from msgspec.structs import replace
+
+from hermes.domain.events import MessageCompleted, TextDelta, TextReset, TurnEvent, TurnFinished
+from hermes.domain.inbound import image_type
+from hermes.domain.runs import Run
+from hermes.entry.http.endpoint import HttpContext
+from hermes.streaming.chat.media import MediaRef, extract
+
+_SHOWN = re.compile(r"!?\[([^\]\n]*)\]\(data:[^)\s]*\)")
+_SIGNS = ("M", "![", "[[")
+_BEFORE_TAG = " \t-*+`_.,;:"
+
+
+def named_files(text: str) -> str:
+    """Put the name of each file in the place of its data URL."""
+    return _SHOWN.sub(r"[\1]", text) if "](data:" in text else text
+
+
+def as_sent_back(text: str) -> str:
+    """Return what a client that was shown this text says that the agent said."""
+    found = extract(text, complete=True)
+    return _with(found.text, [f"[{_name(each)}]" for each in found.media])
+
+
+async def shown_batches(
+    context: HttpContext, run: Run, batches: AsyncIterator[Sequence[TurnEvent]]
+) -> AsyncIterator[Sequence[TurnEvent]]:
+    """Yield the events of a run with the files of its messages."""
+    shown = _ShownFiles(context, run)
+    async for batch in batches:
+        told = [event for each in batch if (event := await shown.event(each)) is not None]
+        if told:
+            yield told
+
+
+async def shown_events(context: HttpContext, run: Run) -> AsyncIterator[TurnEvent]:
+    async for batch in shown_batches(context, run, context.runs.batches(run)):
+        for event in batch:
+            yield event
+
+
+class _ShownFiles:
+    def __init__(self, context: HttpContext, run: Run) -> None:
+        self._context = context
+        self._run = run
+        self._written = ""
+        """What the agent has written of the current message."""
+        self._told = ""
+        """What has been told of it; a tag that is not complete is held back."""
+
+    async def event(self, event: TurnEvent) -> TurnEvent | None:
+        if isinstance(event, TextDelta):
+            text = self._grown(event.text)
+            return TextDelta(text) if text else None
+        match event:
+            case TextReset():
+                self._written = self._told = ""
+            case MessageCompleted(message=message):
+                text = await self._whole(message.text, self._told)
+                self._written = self._told = ""
+                return replace(event, message=replace(message, text=text))
+            case TurnFinished():
+                return replace(event, text=await self._whole(event.text))
+            case _:
+                pass
+        return event
+
+    def _grown(self, text: str) -> str:
+        nothing_held = self._told == self._written
+        self._written += text
+        line = self._written[self._written.rfind("\n") + 1 :]
+        plain = line.strip(_BEFORE_TAG) and not any(sign in line for sign in _SIGNS)
+        if nothing_held and plain and not line.endswith(("!", "[")):
+            self._told = self._written
+            return text
+        kept = extract(self._written, complete=False).text
+        if not kept.startswith(self._told):
+            return ""
+        new, self._told = kept[len(self._told) :], kept
+        return new
+
+    async def _whole(self, text: str, told: str = "") -> str:
+        found = extract(text, complete=True)
+        if not found.media:
+            return text
+        kept = found.text if found.text.startswith(told) else told
+        return _with(kept, [await self._link(each) for each in found.media])
+
+    async def _link(self, file: MediaRef) -> str:
+        run, name = self._run, _name(file)
+        data = await self._context.answer_file(run.agent_id, run.session_id, file.path)
+        if data is None:
+            return f"[{name}]"
+        kind = image_type(data) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        return f"{'!' if image_type(data) else ''}[{name}]({url})"
+
+
+def _with(text: str, files: Sequence[str]) -> str:
+    return "\n\n".join(filter(None, (text, *files))) if files else text
+
+
+def _name(file: MediaRef) -> str:
+    return re.sub(r"[\[\]()\n]", "_", PurePosixPath(file.path).name)
