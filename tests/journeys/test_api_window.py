@@ -67,7 +67,7 @@ async def test_what_clients_can_use_of_a_gateway(tmp_path: Path) -> None:
             async with connect(address, additional_headers=headers) as socket:
                 asked = [*window["output"], {"role": "user", "content": "What?"}]
                 await socket.send(json.dumps({"type": "response.create", "input": asked}))
-                events = []
+                events: list[dict[str, Any]] = []
                 while not events or events[-1]["type"] != "response.completed":
                     events.append(json.loads(await socket.recv()))
             assert "slate" in json.dumps(model.requests[-1].body["messages"])
