@@ -27,7 +27,7 @@ from hermes.execution.policy.command import (
     opaque,
     words,
 )
-from hermes.execution.policy.expansion import MARKS, is_unknown
+from hermes.execution.policy.expansion import COMPUTED, MARKS, is_unknown
 
 
 class Program(Struct, frozen=True):
@@ -58,8 +58,10 @@ def programs(command: ShellCommand) -> Iterator[str]:
     codes = list(command.values_of(*options))
     if language == "awk":
         start = command_start(command.args, "-F -v -f -i -l --field-separator --assign --file")
-        in_file = any(command.values_of("-f", "--file"))
-        yield from codes or ([] if in_file or start is None else [command.args[start]])
+        files = list(command.values_of("-f", "--file"))
+        if STDIN_FILES & set(files):
+            codes.append(COMPUTED if command.feed.text is None else command.feed.text)
+        yield from codes or ([] if files or start is None else [command.args[start]])
         return
     codes += [
         command.args[i + 1]
