@@ -1,19 +1,22 @@
-"""Write docs/reference/cli.md and config.md from the code they describe.
+"""Write docs/reference/cli.md, config.md and tools.md from the code they describe.
 
 `python scripts/reference.py` writes them; a test compares them with the code.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 from msgspec import Struct
 
+from hermes.agent.tools.registry import ToolRegistry
 from hermes.cli.root import COMMANDS, load_command
 from hermes.config.document import format_key
 from hermes.config.meaning import meaning_of
 from hermes.domain.settings import Settings
+from hermes.domain.tools import ToolSpec
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference"
 HEAD = "<!-- Made by scripts/reference.py; edit the code instead. -->\n"
@@ -67,8 +70,55 @@ def _leaves(value: Struct, path: tuple[str, ...]) -> Iterator[tuple[str, str, st
         yield format_key(here), shown.replace("|", "\\|"), meaning
 
 
+TOOLS = """\
+# Tools
+
+What the model may call. `hermes tools list|enable|disable [--platform NAME]` shows and switches
+them; [add a tool](../how-to/add-a-tool.md) tells how to write one. Results are text; what is too
+long for the model goes to a file whose path it is told. Files and commands are those of the
+session's backend.
+"""
+
+
+def tools_reference() -> str:
+    """Return every tool with its arguments and what it declares."""
+    specs = ToolRegistry(["all"]).specs()
+    by_set: dict[str, list[ToolSpec]] = {}
+    for spec in specs:
+        by_set.setdefault(spec.toolset, []).append(spec)
+    parts = [HEAD, TOOLS]
+    for toolset, members in sorted(by_set.items()):
+        parts += [f"## {toolset}\n", *(_tool(spec) for spec in members)]
+    return "\n".join(parts)
+
+
+def _tool(spec: ToolSpec) -> str:
+    required = spec.parameters.get("required", ())
+    rows = [
+        f"- `{name}`{' (required)' if name in required else ''}: {_kind(field)}"
+        for name, field in spec.parameters["properties"].items()
+    ]
+    facts = [
+        "is judged before it runs" if spec.intent else "",
+        "always asks" if spec.destructive else "",
+        "is repeated after a restart" if spec.replay_safe else "",
+        f"runs beside others: {spec.parallel.value}" if spec.parallel.value != "never" else "",
+        f"needs: {', '.join(sorted(spec.needs))}" if spec.needs else "",
+    ]
+    said = "; ".join(filter(None, facts))
+    head = f"### `{spec.name}`\n\n{spec.description}\n\n" + "\n".join(rows)
+    return f"{head}\n\nIt {said}.\n" if said else f"{head}\n"
+
+
+def _kind(field: dict[str, Any]) -> str:
+    kind = " or ".join(f"`{each}`" for each in field.get("enum", ())) or field.get("type", "any")
+    about = field.get("description", "")
+    return f"{kind}. {about}" if about else str(kind)
+
+
 def main() -> None:
-    """Write both pages."""
+    """Write the pages."""
+    (DOCS / "tools.md").write_text(tools_reference(), encoding="utf-8")
     (DOCS / "cli.md").write_text(cli_reference(), encoding="utf-8")
     (DOCS / "config.md").write_text(config_reference(), encoding="utf-8")
 

@@ -18,7 +18,11 @@ def generator() -> ModuleType:
 
 def test_the_reference_pages_are_up_to_date() -> None:
     made = generator()
-    pages = {"cli.md": made.cli_reference(), "config.md": made.config_reference()}
+    pages = {
+        "cli.md": made.cli_reference(),
+        "config.md": made.config_reference(),
+        "tools.md": made.tools_reference(),
+    }
     for name, text in pages.items():
         written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
         assert written == text, f"run: python scripts/reference.py ({name} is out of date)"

@@ -9,6 +9,8 @@ from fakes.toolbox import Toolbox, local_environment
 from hermes.agent.tools import process, terminal
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.execution import CommandResult
+from hermes.domain.settings import Settings
+from hermes.domain.settings.execution import Terminal
 from hermes.testing import FakeClock
 from hermes.testing.environment import FakeEnvironment
 
@@ -39,6 +41,10 @@ async def test_a_foreground_command_never_gets_more_than_ten_minutes() -> None:
     env = FakeEnvironment(answers={"x": ""})
     await Toolbox(env).do("terminal", command="x", timeout=99_999)
     assert env.commands[0].timeout == 600
+    box = Toolbox(env)
+    box.settings = Settings(terminal=Terminal(timeout=7))
+    await box.do("terminal", command="x")
+    assert env.commands[1].timeout == 7
 
 
 async def test_progress_is_shown_now_and_then() -> None:

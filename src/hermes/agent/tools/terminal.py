@@ -28,7 +28,7 @@ class TerminalArgs(Struct, frozen=True, kw_only=True):
     background: Annotated[bool, Meta(description="Return at once; follow it with `process`")] = (
         False
     )
-    timeout: Annotated[float, Meta(description="Seconds, default 180, at most 600")] = 180.0
+    timeout: Annotated[float | None, Meta(description="Seconds, default 180, at most 600")] = None
     workdir: Annotated[str | None, Meta(description="Directory for this command only")] = None
     escalate: Annotated[
         str,
@@ -55,7 +55,8 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
     if args.notify_on_complete or args.watch_patterns:
         raise UsageError("notify_on_complete and watch_patterns need background=true.")
     before = context.environment.cwd
-    timeout = min(max(args.timeout, 1.0), MAX_FOREGROUND)
+    usual = context.settings.terminal.timeout
+    timeout = min(max(usual if args.timeout is None else args.timeout, 1.0), MAX_FOREGROUND)
     result = await context.environment.run(
         ShellRun(
             script=args.command,

@@ -18,6 +18,8 @@ class Terminal(Section, frozen=True, kw_only=True):
     """Options that only the chosen backend has."""
     cwd: str = "."
     """Directory that commands start in; `.` is where Hermes was started."""
+    timeout: Seconds = 180.0
+    """Seconds that a command may take if the model sets no limit; at most 600."""
     lifetime_seconds: Seconds = 300.0
     """Seconds that an unused environment is kept."""
     daemon_term_grace_seconds: Seconds = 2.0
