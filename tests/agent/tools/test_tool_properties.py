@@ -64,11 +64,11 @@ def test_a_patch_of_several_files_is_carried_out_whole_or_not_at_all(
         assert result.outcome is ToolOutcome.OK or unchanged, result.content
     for path in {*before, *after, *(f"{name}.moved" for name in FILES)}:
         there = asyncio.run(environment.stat(path))
-        lines = wanted.get(path)
-        assert (there is None) == (lines is None), (path, result.content)
-        if lines is not None:
+        expected = wanted.get(path)
+        assert (there is None) == (expected is None), (path, result.content)
+        if expected is not None:
             said = asyncio.run(environment.read(path)).decode()
-            assert said == "".join(f"{line}\n" for line in lines)
+            assert said == "".join(f"{line}\n" for line in expected)
 
 
 JSON = st.recursive(
