@@ -170,7 +170,7 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
     current = context.session.id if context.session else ""
     found = [each for each in await _recent(context, None) if each.id != current]
     if not found:
-        await context.reply(f"There are no {'other ' * bool(current)}conversations yet.")
+        await context.reply(f"There are no conversations{' beside this one' * bool(current)} yet.")
         return None
     now = context.host.gateway.clock.now()
     lines = [session_line(each, now, current=False).strip() for each in found]
