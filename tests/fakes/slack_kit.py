@@ -49,7 +49,7 @@ async def listening(
 
 
 def outgoing(channel: str, text: str = "", plain: str = "", **more: Any) -> Outgoing:
-    places = {name: more.pop(name) for name in ("thread_id", "context") if name in more}
+    places = {name: more.pop(name) for name in ("thread_id", "context", "reply_to") if name in more}
     target = Target(platform="slack", account="T1-UBOT", chat_id=channel, **places)
     return Outgoing(target=target, text=text, plain=plain or text, **more)
 

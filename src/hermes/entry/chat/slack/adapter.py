@@ -41,11 +41,9 @@ from hermes.entry.chat.slack.wire import Envelope, Fields, SlackApi, Workspace, 
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"👀": "eyes", "✅": "white_check_mark", "❌": "x"}
-_SEEN = "eyes"
-"""The reaction that another one takes the place of, also after a restart."""
+_SEEN = "eyes"  # another reaction takes its place, also after a restart
 _PAGE, _PAGES = 200, 5
-_CLOCKS = 60.0
-"""Seconds that Slack's clock and ours may be apart."""
+_CLOCKS = 60.0  # seconds that Slack's clock and ours may be apart
 _NO_CHANGE = "already_reacted no_reaction too_many_reactions message_not_found file_not_found"
 """What a call may be refused with whose effect is there already."""
 
@@ -248,8 +246,6 @@ class SlackAdapter:
                 break
         return None
 
-    # -- files ---------------------------------------------------------------------------
-
     async def fetch(self, remote: str, target: Path) -> int:
         team, file_id, media_type, url = (*remote.split(" ", 3), "", "", "")[:4]
         workspace = self._known.workspace(team)
@@ -261,8 +257,7 @@ class SlackAdapter:
             (url,) = texts_in(found.get("file"), "url_private_download")
         if not url:
             raise OSError("Slack does not say where it is")
-        pages = media_type == "text/html"
-        return await self._api.download(workspace, url, target, pages=pages)
+        return await self._api.download(workspace, url, target, pages=media_type == "text/html")
 
     async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
         """Upload files, and show them as one message when all of them are there."""
@@ -296,9 +291,14 @@ def _existing(native_id: str, name: str) -> dict[str, Any]:
 def _is_piece(message: Fields, outgoing: Outgoing, since: float) -> bool:
     """Tell whether a message of ours is that piece: by its key, or else by what it shows."""
     key = ((message.get("metadata") or {}).get("event_payload") or {}).get("key")
-    if key or float(message.get("ts") or 0) < since - _CLOCKS:
-        return bool(key) and key == outgoing.key
+    if key:
+        return bool(key == outgoing.key)
+    # An answer comes after its question, whatever our clock says.
+    asked = (outgoing.target.reply_to or "").rpartition(":")[2]
+    earliest = float(asked) if asked.replace(".", "", 1).isdecimal() else since - _CLOCKS
+    if float(message.get("ts") or 0) < earliest:
+        return False
     if outgoing.attachment is None:
         return bool(message.get("text") == look(outgoing, rich=False)["text"])
     name = clean_text(Path(outgoing.attachment).name)
-    return any(name in (file.get("name"), file.get("title")) for file in message.get("files") or ())
+    return any(name in texts_in(file, "name", "title") for file in message.get("files") or ())
