@@ -146,9 +146,9 @@ async def test_a_lost_send_is_found_by_its_key_in_channel_and_thread() -> None:
         assert await adapter.find_sent(outgoing("C1", "words", key="w"), 0.0) is not None
         assert await adapter.find_sent(outgoing("C1", "words", key="w"), 9e12) is None
         earlier, later = f"C1:{root}", f"C1:{slack.say('C1', 'U1', 'again')}"
-        for asked, found in ((earlier, True), (later, False)):
+        for asked, there in ((earlier, True), (later, False)):
             wanted = outgoing("C1", "words", key="w", reply_to=asked)
-            assert (await adapter.find_sent(wanted, 9e12) is not None) is found
+            assert (await adapter.find_sent(wanted, 9e12) is not None) is there
         slack.history = False
         with pytest.raises(PlatformFailure, match="missing_scope"):
             await adapter.find_sent(outgoing("C1", "words", key="w"), 0.0)

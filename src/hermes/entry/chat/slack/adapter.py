@@ -37,7 +37,7 @@ from hermes.entry.chat.slack.inbound import Known, message_name, parse
 from hermes.entry.chat.slack.manifest import PLATFORM
 from hermes.entry.chat.slack.settings import SlackSettings
 from hermes.entry.chat.slack.socket import receive_envelopes
-from hermes.entry.chat.slack.wire import Envelope, Fields, SlackApi, Workspace, look
+from hermes.entry.chat.slack.wire import Fields, SlackApi, SocketEnvelope, Workspace, look
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"👀": "eyes", "✅": "white_check_mark", "❌": "x"}
@@ -100,7 +100,7 @@ class SlackAdapter:
         return self._sockets.pop() if self._sockets else await self._api.socket()
 
     async def _take(
-        self, hand_over: HandOver, sink: InboundSink, envelopes: Sequence[Envelope]
+        self, hand_over: HandOver, sink: InboundSink, envelopes: Sequence[SocketEnvelope]
     ) -> None:
         """Hand a batch over; when this returns it may be acknowledged."""
         items, threads = list[Heard | ButtonPress](), self._known.threads

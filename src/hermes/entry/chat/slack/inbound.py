@@ -21,7 +21,7 @@ from hermes.entry.chat.kit.decode import texts_in
 from hermes.entry.chat.kit.intake import Addressing, Heard, Recent, Span, read_addressing
 from hermes.entry.chat.slack.manifest import PLATFORM
 from hermes.entry.chat.slack.settings import SlackSettings
-from hermes.entry.chat.slack.wire import Envelope, Workspace
+from hermes.entry.chat.slack.wire import SocketEnvelope, Workspace
 
 OWN_COMMAND = "/hermes"
 """`/hermes status` is `/status`, and `/hermes whatever else` is said to the agent."""
@@ -53,7 +53,7 @@ def message_name(channel: str, ts: str) -> str:
     return f"{channel}:{ts}"
 
 
-def parse(envelope: Envelope, known: Known) -> Heard | ButtonPress | str:
+def parse(envelope: SocketEnvelope, known: Known) -> Heard | ButtonPress | str:
     """Say what an envelope means; a text says why it means nothing to us."""
     read = {"events_api": _event, "slash_commands": _slash, "interactive": _press}
     reader = read.get(envelope.type)

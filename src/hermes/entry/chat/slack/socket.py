@@ -20,7 +20,7 @@ from hermes.domain.ports.platform import FailureAction, InboundSink, PlatformFai
 from hermes.entry.chat.kit.decode import decode_leniently
 from hermes.entry.chat.kit.intake import batches, together
 from hermes.entry.chat.kit.receiver import Patience
-from hermes.entry.chat.slack.wire import Envelope
+from hermes.entry.chat.slack.wire import SocketEnvelope
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse as Socket
@@ -30,7 +30,7 @@ _SHORT = 5.0
 """A connection that ends sooner than this did not do its work."""
 _FAREWELL = 30.0
 """So long a connection that Slack wants to end is read at the most."""
-Take = Callable[[Sequence[Envelope]], Awaitable[None]]
+Take = Callable[[Sequence[SocketEnvelope]], Awaitable[None]]
 """Hands envelopes over; when it returns they may be acknowledged."""
 Connect = Callable[[], "Awaitable[Socket]"]
 
@@ -58,7 +58,7 @@ async def receive_envelopes(connect: Connect, clock: Clock, sink: InboundSink, t
 
 async def _serve(socket: "Socket", sink: InboundSink, take: Take, ending: asyncio.Event) -> None:
     """Read one connection to its end, and hand over what it brings beside reading."""
-    waiting: asyncio.Queue[Envelope | None] = asyncio.Queue()
+    waiting: asyncio.Queue[SocketEnvelope | None] = asyncio.Queue()
     try:
         async with together() as group:
             group.create_task(_hand_over(socket, waiting, take))
@@ -89,7 +89,7 @@ def _farewell(reason: str | None) -> float:
     return 0.0 if reason == "too_many_websockets" else _FAREWELL
 
 
-async def _envelopes(socket: "Socket", sink: InboundSink) -> AsyncIterator[Envelope]:
+async def _envelopes(socket: "Socket", sink: InboundSink) -> AsyncIterator[SocketEnvelope]:
     from aiohttp import WSMsgType  # noqa: PLC0415 - loaded by now
 
     ended = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)
@@ -99,12 +99,14 @@ async def _envelopes(socket: "Socket", sink: InboundSink) -> AsyncIterator[Envel
             with suppress(ConnectionError):
                 await socket.pong(frame.data)
         elif frame.type is WSMsgType.TEXT:
-            envelope = decode_leniently(frame.data.encode("utf-8", "replace"), Envelope)
+            envelope = decode_leniently(frame.data.encode("utf-8", "replace"), SocketEnvelope)
             if envelope is not None:
                 yield envelope
 
 
-async def _hand_over(socket: "Socket", waiting: asyncio.Queue[Envelope | None], take: Take) -> None:
+async def _hand_over(
+    socket: "Socket", waiting: asyncio.Queue[SocketEnvelope | None], take: Take
+) -> None:
     """Hand over all that waits, together: a burst must not miss the three seconds."""
     async for batch in batches(waiting):
         envelopes = [each for each in batch if each is not None]

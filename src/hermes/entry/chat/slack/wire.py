@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Fields = Mapping[str, Any]
 
 
-class Envelope(Struct, frozen=True, kw_only=True):
+class SocketEnvelope(Struct, frozen=True, kw_only=True):
     """A frame of Socket Mode: `hello`, `disconnect`, or something to acknowledge."""
 
     type: str = ""
