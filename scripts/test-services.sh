@@ -25,6 +25,7 @@ need jq jq
 need curl curl
 need openssl openssl
 need chromium chromium
+need espeak-ng espeak-ng
 
 install_programs() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

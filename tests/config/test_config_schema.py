@@ -14,6 +14,7 @@ from hermes.config.meaning import default_of, meaning_of, type_of
 from hermes.config.paths import HermesHome
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Display, Sessions
+from hermes.domain.settings.models import Speech
 
 KNOWN = """\
 model: ''
@@ -159,11 +160,11 @@ def load(home: HermesHome, text: str) -> tuple[Settings, tuple[str, ...]]:
 def test_a_file_that_spells_out_the_known_defaults_changes_nothing(home: HermesHome) -> None:
     config, warnings = load(home, KNOWN)
     assert warnings == ()
-    # Three defaults differ on purpose: what is shown, that commands run in a sandbox, and that
-    # sessions which were opened for requests only do not stay for ever.
+    # Four defaults differ on purpose: what is shown, that commands run in a sandbox, that sessions
+    # which were opened for requests only do not stay for ever, and who speaks.
     terminal = msgspec.structs.replace(config.terminal, backend="sandbox")
     changed = msgspec.structs.replace(config, display=Display(), terminal=terminal)
-    changed = msgspec.structs.replace(changed, sessions=Sessions())
+    changed = msgspec.structs.replace(changed, sessions=Sessions(), tts=Speech())
     assert changed == Settings()
 
 

@@ -1,6 +1,7 @@
 """A web on loopback, traps included: search engines, articles, endless bodies, lying charsets."""
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -21,6 +22,10 @@ DUCKS = (
     '<div class="result results_links"><a class="result__a" '
     'href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fducks.example%2Fa">Ducks &amp; more</a>'
     '<a class="result__snippet">They <b>quack</b>.</a></div>'
+)
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
 )
 ROWS = [
     {"title": f"T{n}", "url": f"https://r{n}.example/", "content": f"text {n}", "description": "d"}
@@ -65,6 +70,10 @@ class Web(Struct):
     hits: list[Hit] = []
 
 
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
 def _page(path: str, query: dict[str, list[str]], base: str) -> tuple[str, dict[str, str], bytes]:
     html = {"Content-Type": "text/html; charset=utf-8"}
     pages = {
@@ -87,6 +96,14 @@ def _page(path: str, query: dict[str, list[str]], base: str) -> tuple[str, dict[
             else ("403 Forbidden", {}, b"no json here")
         ),
         "/html/": ("200 OK", html, DUCKS.encode()),
+        "/v1/audio/speech": ("200 OK", {"Content-Type": "audio/ogg"}, b"OggS spoken"),
+        "/v1/images/generations": (
+            "200 OK",
+            {},
+            json.dumps({"data": [{"b64_json": DOT}]}).encode(),
+        ),
+        "/v1/images/edits": ("200 OK", {}, json.dumps({"data": [{"url": f"{base}/dot"}]}).encode()),
+        "/dot": ("200 OK", {"Content-Type": "image/png"}, base64.b64decode(DOT)),
         "/v2/search": ("200 OK", {}, json.dumps({"data": {"web": ROWS}}).encode()),
         "/res/v1/web/search": ("200 OK", {}, json.dumps({"web": {"results": ROWS}}).encode()),
     }

@@ -46,10 +46,15 @@ class MessageFiles:
     """The files of a session's messages, for its model and its tools."""
 
     def __init__(
-        self, read: ReadAttachment, environment: Callable[[], Awaitable[Environment]]
+        self,
+        read: ReadAttachment,
+        environment: Callable[[], Awaitable[Environment]],
+        described: Callable[[str, ImagePart], Awaitable[str]] | None = None,
     ) -> None:
+        """`described` tells what is in a picture, for models that do not see."""
         self._read = read
         self._environment = environment
+        self._described = described
         self._urls: OrderedDict[str, str | None] = OrderedDict()
         """Encoded pictures, the last few."""
         self._placed: set[str] = set()
@@ -96,15 +101,19 @@ class MessageFiles:
     async def _parts(self, part: Part, *, vision: bool) -> list[Part]:
         if not isinstance(part, FilePart):
             return [part]
-        url = await self._url(part) if vision and part.media_type in ENDINGS else None
+        picture = part.media_type in ENDINGS
+        url = await self._url(part) if picture and (vision or self._described) else None
         try:
             inside = (await self._environment()).received(part.path, part.name)
         except HermesError:
             inside = ""
         if url is not None:
             where = f", stored at {inside}" if inside else ""
-            name = TextPart(f"[picture {part.name}{where}]")
-            return [ImagePart(url=url, media_type=part.media_type), name]
+            image = ImagePart(url=url, media_type=part.media_type)
+            if vision:
+                return [image, TextPart(f"[picture {part.name}{where}]")]
+            if self._described and (told := await self._described(part.path, image)):
+                return [TextPart(f"[picture {part.name}{where}; it shows: {told}]")]
         if not inside:
             return [TextPart(f"[file: {part.name}; tools cannot be used at the moment]")]
         return [part if inside == part.path else replace(part, path=inside)]

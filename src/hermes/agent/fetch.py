@@ -23,7 +23,6 @@ from hermes.domain.tools import WebAnswer, WebRequest
 if TYPE_CHECKING:
     import httpx2
 
-TIMEOUT = 20.0
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -91,21 +90,23 @@ class PageFetcher:
     async def fetch(self, request: WebRequest) -> WebAnswer:
         told = urlsplit(request.url).query if request.by_operator else request.url
         told += request.body.decode("utf-8", "replace")
-        if self._redact(told) != told:
+        if await asyncio.to_thread(self._redact, told) != told:
             raise ToolRefused("The request contains a secret. Nothing was sent.")
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(request.timeout):
                 return await self._follow(request)
         except TimeoutError as error:
             raise HermesError(
-                f"{request.url} did not answer in full within {TIMEOUT:.0f} seconds."
+                f"{request.url} did not answer in full within {request.timeout:.0f} seconds."
             ) from error
 
     async def _follow(self, request: WebRequest) -> WebAnswer:
         import httpx2  # noqa: PLC0415 - seldom needed, and slow to import
 
         url = request.url
-        async with httpx2.AsyncClient(trust_env=False, follow_redirects=False) as client:
+        async with httpx2.AsyncClient(
+            trust_env=False, follow_redirects=False, timeout=None
+        ) as client:
             for _ in range(MAX_REDIRECTS + 1):
                 url = request.url
                 try:
@@ -193,7 +194,7 @@ def _redirected(request: WebRequest, status: int, url: str) -> WebRequest:
         return replace(request, url=url)
     if request.method != "GET" and status in {307, 308}:
         raise HermesError(f"{request.url} redirects what was sent to it to {new.hostname}.")
-    return WebRequest(url=url, limit=request.limit)
+    return WebRequest(url=url, limit=request.limit, timeout=request.timeout)
 
 
 def _text(answer: WebAnswer) -> str:

@@ -20,6 +20,7 @@ from hermes.agent.attachments import MessageFiles
 from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
 from hermes.agent.scope import AgentServices, TurnScope, durable, usage_record
+from hermes.agent.side_calls import Sight
 from hermes.domain.errors import BudgetExhausted, HermesError
 from hermes.domain.events import (
     MessageCompleted,
@@ -164,7 +165,10 @@ class TurnLoop:
         allowed = job.brief.options.max_model_calls
         self._calls_allowed = allowed or services.settings().agent.max_turns
         self._calls = 0
-        self._files = MessageFiles(services.read_attachment, self._executor.environment)
+        sight = Sight(services.ledger, services.models, services.clock, job.profile, scope.session)
+        self._files = MessageFiles(
+            services.read_attachment, self._executor.environment, sight.described
+        )
         self._context_tokens = 0
         self._compaction_failed = False
         replies = (stored.message for stored in history)

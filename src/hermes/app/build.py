@@ -14,7 +14,7 @@ from hermes.agent.attachments import read_attachment
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.mcp.servers import McpServers
 from hermes.agent.scope import AgentServices, durable
-from hermes.agent.side_calls import SecondOpinion, ServerCalls
+from hermes.agent.side_calls import SecondOpinion, ServerCalls, Sight
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.agents import AgentRegistry
 from hermes.app.options import AppOptions
@@ -186,6 +186,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             can_ask=options.can_ask,
             toolsets=partial(_toolsets, live, options),
             judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
+            sight=partial(Sight, ledger, models, clock),
             fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
             variable=loaded.variable,
             mcp=mcp,

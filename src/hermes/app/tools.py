@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.mcp.servers import McpServers
+from hermes.agent.side_calls import Sight
 from hermes.agent.tools.define import Tool
+from hermes.agent.tools.image_generate import IMAGE_SERVICE
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
 from hermes.control.approvals import ApprovalAnswers, Judge, LedgerGate
@@ -54,6 +56,8 @@ class AgentTools(Struct, kw_only=True):
     """(agent, door) -> the toolsets it has there."""
     judge: Callable[[AgentProfile, Session], Judge] | None = None
     """Makes the second opinion of `approvals.mode: smart`."""
+    sight: Callable[[AgentProfile, Session], Sight] | None = None
+    """Makes what looks at pictures."""
     seconds: float = 900.0
     fetcher: PageFetcher = PageFetcher()
     variable: Callable[[str], str | None] = lambda _name: None
@@ -77,13 +81,16 @@ class AgentTools(Struct, kw_only=True):
             if options.own_tools is not None and CHILD not in self.settings().platform_toolsets:
                 toolsets = options.own_tools  # those of whoever asked
             granted -= set() if options.children else {Need.SPAWN}
-        key = (toolsets, profile.disabled_toolsets, granted, profile.secret_names)
+        names = profile.secret_names
+        if self.settings().image_gen.base_url:
+            names |= {IMAGE_SERVICE}
+        key = (toolsets, profile.disabled_toolsets, granted, names)
         found = self.registries.get(key)
         if found is None:
             found = self.registries[key] = ToolRegistry(
                 toolsets,
                 profile.disabled_toolsets,
-                secret_names=profile.secret_names,
+                secret_names=names,
                 granted=granted,
                 extra=self.extra,
             )
@@ -111,6 +118,7 @@ class AgentTools(Struct, kw_only=True):
                 ask=gate.question if gate.can_ask else None,
                 search=self._search,
                 fetch=self.fetcher.fetch,
+                look=self.sight(job.profile, session) if self.sight else None,
                 settings=self.settings,
                 variable=scope.variable if scope is not None else self.variable,
             ),

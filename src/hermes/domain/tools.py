@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import ToolRefused
-from hermes.domain.messages import Content, ToolCall, ToolOutcome
+from hermes.domain.messages import Content, ImagePart, ToolCall, ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import SearchHit
@@ -158,6 +158,8 @@ class WebRequest(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     """Sent to the host of `url` only, not to where it redirects."""
     body: bytes = b""
+    timeout: float = 20.0
+    """Seconds until the answer is there in full."""
     by_operator: bool = False
     """The address is from the configuration, so it may be private."""
 
@@ -186,6 +188,8 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """(context, task) -> the outcome of a child turn."""
     fetch: Callable[[WebRequest], Awaitable[WebAnswer]] | None = None
     """Fetch from the network; `UsageError` for what may not be reached."""
+    look: Callable[[str, ImagePart], Awaitable[Content]] | None = None
+    """(question, picture) -> what the model is to see: the picture, or what another model saw."""
     settings: Callable[[], Settings] = Settings
     """The settings that count for this agent now."""
     variable: Callable[[str], str | None] = lambda _name: None

@@ -32,8 +32,11 @@ def test_schemas_are_plain() -> None:
     }
 
 
+SECRETS = frozenset({"OPENAI_API_KEY"})
+
+
 def test_the_built_in_tools_are_described_in_few_words() -> None:
-    specs = ToolRegistry(["all"], granted=frozenset(Need)).specs()
+    specs = ToolRegistry(["all"], secret_names=SECRETS, granted=frozenset(Need)).specs()
     assert [spec.name for spec in specs] == sorted(installed_tools())
     shown = [
         {"name": s.name, "description": s.description, "parameters": s.parameters} for s in specs
@@ -49,7 +52,7 @@ def test_the_built_in_tools_are_described_in_few_words() -> None:
     assert text == json.dumps(
         [
             {"name": s.name, "description": s.description, "parameters": s.parameters}
-            for s in ToolRegistry(["all"], granted=frozenset(Need)).specs()
+            for s in ToolRegistry(["all"], secret_names=SECRETS, granted=frozenset(Need)).specs()
         ]
     )
 

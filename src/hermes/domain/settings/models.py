@@ -166,6 +166,7 @@ class Auxiliary(Section, frozen=True, kw_only=True):
     compression: AuxiliaryTask = AuxiliaryTask(timeout=120)
     approval: AuxiliaryTask = AuxiliaryTask()
     mcp: AuxiliaryTask = AuxiliaryTask()
+    vision: AuxiliaryTask = AuxiliaryTask(timeout=120)
     title_generation: TitleGeneration = TitleGeneration()
 
 
@@ -203,3 +204,43 @@ class Transcription(Section, frozen=True, kw_only=True):
     openai: TranscriptionService = TranscriptionService()
     groq: TranscriptionService = TranscriptionService()
     mistral: TranscriptionService = TranscriptionService()
+
+
+class SpeechService(Section, frozen=True, kw_only=True):
+    """A service that is spoken to like OpenAI's `/v1/audio/speech`."""
+
+    base_url: str = ""
+    """Its address up to `/v1`; empty for OpenAI's."""
+    api_key: str = ""
+    """Its key; better kept in `.env` as VOICE_TOOLS_OPENAI_KEY."""
+    model: str = "gpt-4o-mini-tts"
+    """The model that speaks."""
+    voice: str = "alloy"
+    """Its voice."""
+
+
+class SpeechEngine(Section, frozen=True, kw_only=True):
+    """espeak-ng, where commands run."""
+
+    voice: str = "en"
+    """Its voice or language."""
+
+
+class Speech(Section, frozen=True, kw_only=True):
+    """Texts that are spoken (`text_to_speech`)."""
+
+    provider: str = ""
+    """openai or espeak; empty for the service if it has a key or an address, else espeak."""
+    openai: SpeechService = SpeechService()
+    espeak: SpeechEngine = SpeechEngine()
+
+
+class ImageService(Section, frozen=True, kw_only=True):
+    """Pictures that are made (`image_generate`), by a service like OpenAI's `/v1/images`."""
+
+    base_url: str = ""
+    """Its address up to `/v1`; empty for OpenAI's."""
+    api_key: str = ""
+    """Its key; empty for OPENAI_API_KEY."""
+    model: str = "gpt-image-1"
+    """The model that paints."""

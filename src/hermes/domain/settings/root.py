@@ -25,6 +25,8 @@ class Settings(Section, frozen=True, kw_only=True):
     """Provider -> how its keys are used: fill_first, round_robin, random or least_used."""
     model_timeouts: AtStart[models.ModelTimeouts] = models.ModelTimeouts()
     stt: models.Transcription = models.Transcription()
+    tts: models.Speech = models.Speech()
+    image_gen: models.ImageService = models.ImageService()
     prompt_caching: AtStart[models.PromptCaching] = models.PromptCaching()
     auxiliary: AtStart[models.Auxiliary] = models.Auxiliary()
     budget: models.Budget = models.Budget()

@@ -1,0 +1,69 @@
+"""vision_analyze: a picture, looked at by the model itself or by one that sees."""
+
+import base64
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from hermes.agent.attachments import MAX_IMAGE_BYTES
+from hermes.agent.tools.define import tool
+from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.inbound import ENDINGS, image_type
+from hermes.domain.messages import ImagePart
+from hermes.domain.tools import Intent, Need, ToolContext, ToolResult, ToolSpec, WebRequest
+
+
+class VisionAnalyzeArgs(Struct, frozen=True, kw_only=True):
+    image_url: Annotated[str, Meta(description="Address or path")]
+    question: str
+
+
+async def vision_analyze(args: VisionAnalyzeArgs, context: ToolContext) -> ToolResult:
+    """Look at a picture, on the web or in a file, and answer a question about it."""
+    look = context.capabilities.look
+    if look is None:
+        raise HermesError("No model here can see pictures.")
+    data = await picture(args.image_url, context)
+    kind = image_type(data)
+    if kind not in ENDINGS:
+        raise UsageError(f"{args.image_url} is not a picture that a model can see.")
+    url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    return ToolResult(content=await look(args.question, ImagePart(url=url, media_type=kind)))
+
+
+async def picture(source: str, context: ToolContext) -> bytes:
+    """Return the bytes at an address or in a file."""
+    if source.startswith(("http://", "https://")):
+        answer = await context.fetch(WebRequest(url=source, limit=MAX_IMAGE_BYTES))
+        if answer.status >= 400:
+            raise HermesError(f"{source} answered with status {answer.status}.")
+        too_large, data = answer.cut, answer.body
+    else:
+        found = await context.environment.stat(source)
+        if found is None:
+            raise NotFound(f"There is no file {source}.")
+        too_large = found.size > MAX_IMAGE_BYTES
+        data = b"" if too_large else await context.environment.read(source)
+    if too_large:
+        raise UsageError(f"{source} is larger than {MAX_IMAGE_BYTES // 2**20} MB.")
+    return data
+
+
+def _intent(arguments: dict[str, object]) -> Intent:
+    source = str(arguments.get("image_url") or "")
+    return Intent() if source.startswith(("http://", "https://")) else Intent(reads=(source,))
+
+
+TOOL = tool(
+    vision_analyze,
+    ToolSpec(
+        name="vision_analyze",
+        toolset="vision",
+        emoji="👁️",
+        verb="look at",
+        label_field="image_url",
+        replay_safe=True,
+        intent=_intent,
+        needs=frozenset({Need.FETCH}),
+    ),
+)
