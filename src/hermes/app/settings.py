@@ -155,6 +155,8 @@ def environment_settings(
     scope, environ = profile.scope, options.environ
     terminal = (scope.settings(loaded.config) if scope is not None else loaded.config).terminal
     apart = profile.home != options.home.root
+    if profile.workspace.is_relative_to(profile.home):
+        HermesHome(root=profile.home).subdirectory(profile.workspace)
     if apart:
         # Also where a variable is passed on by name: nothing of another agent is there.
         environ = {name: value for name in environ if scope and (value := scope.variable(name))}

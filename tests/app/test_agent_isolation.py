@@ -1,0 +1,222 @@
+"""Nothing of one agent reaches another: model calls, tools, replies, sessions, logs."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from fakes.model import Call, FakeModelServer, RecordedRequest, Rule, Script, Step
+from hermes.app.build import App, open_app
+from hermes.app.options import AppOptions
+from hermes.config.paths import HermesHome
+from hermes.control.admission.routing import Router, facts_of
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.profile import current_profile, use_profile
+
+LOOK = Call(
+    name="terminal",
+    arguments={"command": "env | tee seen; pwd; ls -a . ..; cat .env ../.env 2>/dev/null"},
+)
+SCRIPT = Script(
+    rules=[Rule(contains="look", steps=[Step(calls=[LOOK]), Step(text="I looked.")])],
+    default=Step(echo=True),
+)
+PLACES = st.sampled_from(["telegram", "discord"]), st.sampled_from(["1", "2", "33"])
+
+
+def marker(agent: str, what: str) -> str:
+    return f"zq{agent}x{what}qz"
+
+
+@st.composite
+def setups(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3, unique=True))
+    agents: dict[str, Any] = {}
+    for name in names:
+        entry: dict[str, Any] = {"settings": {"agent": {}}}
+        if draw(st.booleans()):
+            own = {"provider": "custom", "base_url": "${OWN_URL}", "default": f"model-{name}"}
+            entry["model"] = own
+        if draw(st.booleans()):
+            entry["settings"]["memory"] = {"user_profile_enabled": draw(st.booleans())}
+        agents[name] = entry
+    everybody = st.sampled_from(["main", *names])
+    routes = draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "match": st.fixed_dictionaries(
+                        {},
+                        optional={
+                            "platform": PLACES[0],
+                            "chat_id": st.one_of(PLACES[1], st.lists(PLACES[1]), st.just("3*")),
+                            "user_id": st.sampled_from(["ann", "b*"]),
+                        },
+                    ),
+                    "agent": everybody,
+                }
+            ),
+            max_size=4,
+        )
+    )
+    said = st.tuples(*PLACES, st.sampled_from(["ann", "ben"]), st.booleans())
+    traffic = draw(st.lists(said, min_size=4, max_size=6))
+    return {
+        "agents": agents,
+        "routes": routes,
+        "default": draw(everybody),
+        "traffic": traffic,
+        "seed": draw(st.integers(0, 999)),
+    }
+
+
+def write_home(root: Path, url: str, setup: dict[str, Any]) -> None:
+    for agent in ("main", *setup["agents"]):
+        home = root if agent == "main" else root / "agents" / agent
+        (home / "memories").mkdir(parents=True)
+        (home / "skills" / marker(agent, "skill")).mkdir(parents=True)
+        (home / "SOUL.md").write_text(f"I am {marker(agent, 'soul')}.")
+        for name in ("MEMORY.md", "USER.md"):
+            (home / "memories" / name).write_text(marker(agent, "memory"))
+        secret = f"OPENAI_API_KEY={marker(agent, 'key')}\nMY_TOKEN={marker(agent, 'token')}\n"
+        (home / ".env").write_text(f"{secret}OWN_URL={url}\n")
+    config = {
+        "model": {"provider": "custom", "default": "general", "base_url": url},
+        "auxiliary": {"title_generation": {"enabled": False}},
+        "terminal": {
+            "backend": "local",
+            "daemon_term_grace_seconds": 0.0,
+            "env_passthrough": ["*TOKEN*", "*KEY*"],
+        },
+        "approvals": {"mode": "off"},
+        "toolsets": ["terminal"],
+        "platform_toolsets": {"telegram": ["terminal"], "discord": ["terminal"]},
+        "agents": setup["agents"],
+        "routes": setup["routes"],
+        "default_agent": setup["default"],
+    }
+    (root / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def message(number: int, place: tuple[str, str, str, bool], agent: str) -> InboundMessage:
+    platform, chat, user, looks = place
+    return InboundMessage(
+        platform=platform,
+        account="bot",
+        native_id=str(number),
+        chat=Chat(kind=ChatKind.PRIVATE, id=chat),
+        sender=Sender(id=user),
+        text=f"{'look ' if looks else ''}{marker(agent, 'said')}",
+        sent_at=0.0,
+    )
+
+
+async def traffic(app: App, setup: dict[str, Any]) -> list[tuple[str, str]]:
+    """Send everything at once; return whose answer says what."""
+    router = Router(app.settings.general, lambda: app.profiles.served)
+
+    async def one(number: int, place: tuple[str, str, str, bool]) -> tuple[str, str]:
+        agent = (await router.route(facts_of(message(number, place, "")))).agent
+        ticket = await app.gateway.submit(agent, message(number, place, agent))
+        assert ticket.entry.session_key.startswith(f"agent:{agent}:")
+        stream = await ticket.stream()
+        async for _event in stream.follow():
+            pass
+        finished = stream.finished
+        assert finished is not None
+        assert finished.error is None, finished.error
+        session = await app.ledger.session(ticket.session_id)
+        stored = await app.ledger.transcript(ticket.session_id)
+        return agent, str([finished.text, session, *(each.message for each in stored)])
+
+    places = list(enumerate(setup["traffic"]))
+    random.Random(setup["seed"]).shuffle(places)
+    return list(await asyncio.gather(*(one(*each) for each in places)))
+
+
+def owners(text: str, agents: list[str]) -> set[str]:
+    return {agent for agent in agents if f"zq{agent}x" in text}
+
+
+def whole(request: RecordedRequest) -> str:
+    return msgspec.json.encode([request.headers, request.body]).decode()
+
+
+@settings(
+    max_examples=5,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(setup=setups())
+def test_nothing_of_one_agent_reaches_another(
+    setup: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async def main() -> None:
+        root = tmp_path_factory.mktemp("home")
+        agents = ["main", *setup["agents"]]
+        async with FakeModelServer(SCRIPT) as model:
+            write_home(root, model.base_url, setup)
+            environ = {"PATH": "/usr/bin:/bin", "HOME": str(root), "A_TOKEN": marker("main", "env")}
+            options = AppOptions(
+                home=HermesHome(root=root), environ=environ, cwd=root, platform="gateway"
+            )
+            async with open_app(options) as app:
+                answers = await traffic(app, setup)
+            for agent, text in answers:
+                assert owners(text, agents) <= {agent}
+            for request in model.requests:
+                (owner,) = owners(str(request.body["messages"][0]), agents)
+                assert owners(whole(request), agents) == {owner}
+                assert request.key in ("", marker(owner, "key"))
+            looked = 0
+            for agent in agents:
+                work = root if agent == "main" else root / "agents" / agent / "workspace"
+                if (work / "seen").exists():
+                    assert owners((work / "seen").read_text(), agents) <= {agent}
+                    looked += 1
+            assert looked or not any(each[3] for each in setup["traffic"])
+            log = (root / "logs" / "agent.log").read_text() if (root / "logs").is_dir() else ""
+            assert not any(marker(agent, "key") in log for agent in agents)
+
+    asyncio.run(main())
+
+
+async def test_the_agent_of_a_turn_is_known_in_tasks_threads_and_nested_contexts(
+    tmp_path: Path,
+) -> None:
+    for agent in ("a", "b"):
+        (tmp_path / "agents" / agent).mkdir(parents=True)
+    (tmp_path / "config.yaml").write_text(
+        "agents: {a: {settings: {agent: {max_turns: 1}}}, b: {settings: {agent: {max_turns: 2}}}}"
+    )
+    home = HermesHome(root=tmp_path)
+    options = AppOptions(home=home, environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    async with open_app(options) as app:
+
+        def seen() -> tuple[str, int, str]:
+            profile = current_profile()
+            turns = app.settings().agent.max_turns
+            return (profile.id if profile else "", turns, home.of_turn().root.name)
+
+        async def work(agent: str) -> list[tuple[str, int, str]]:
+            with use_profile(app.agent(agent)):
+                await asyncio.sleep(0)
+                child = asyncio.ensure_future(asyncio.to_thread(seen))
+                other = "b" if agent == "a" else "a"
+                with use_profile(app.agent(other)):
+                    inner = seen()
+                assert inner[0] == other
+                return [seen(), await child]
+
+        a, b = await asyncio.gather(work("a"), work("b"))
+        assert a == [("a", 1, "a")] * 2
+        assert b == [("b", 2, "b")] * 2
+        assert seen() == ("", 90, tmp_path.name)
