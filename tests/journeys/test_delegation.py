@@ -6,16 +6,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from fakes.asking_child import options
 from fakes.command import Hermes
 from fakes.gateway import GatewayProcess, gateway_config
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
+from fakes.toolbox import Toolbox
 from hermes.app.build import App, open_app
 from hermes.domain.messages import ToolMessage, UserMessage
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, Session
+from hermes.domain.tools import ChildTask
 from hermes.entry.terminal.oneshot import inbound
+from hermes.testing import FakeEnvironment
 
 ANN = 777
 COUNT = {"goal": "count the beds", "context": "There are two rooms."}
@@ -142,6 +147,49 @@ async def test_a_background_task_reports_later_and_an_interrupt_reaches_children
         assert await app.ledger.open_turns() == []
 
 
+async def test_a_call_that_is_repeated_finds_the_child_that_has_ended(tmp_path: Path) -> None:
+    async with at_work(tmp_path, [Rule(contains="once", steps=[Step(text="It is done.")])]) as it:
+        app, server = it
+        session = await app.gateway.open_session("main", "cli", "ann")
+        spawn = app.gateway.doors.capabilities.spawn
+        assert spawn is not None
+        context = replace(Toolbox(FakeEnvironment()).context("c1"), session_id=session.id)
+        task = ChildTask(agent_id="main", task="once")
+        first = await spawn(context, task)
+        again = await spawn(context, task)
+        assert (again.text, again.session_id) == (first.text, first.session_id)
+        assert len(server.requests) == 1
+
+
+async def test_orchestrators_go_as_deep_as_allowed_and_approvals_are_denied_or_given(
+    tmp_path: Path,
+) -> None:
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf gone"})])
+    deeper = delegating(goal="third level", role="orchestrator")
+    rules = [
+        Rule(contains="third level", steps=[wipe, Step(text="bottom")]),
+        Rule(contains="second level", steps=[deeper, Step(text="middle")]),
+        Rule(
+            contains="begin",
+            steps=[delegating(goal="second level", role="orchestrator"), Step(text="top")],
+        ),
+    ]
+    limits = {"delegation": {"max_spawn_depth": 2}, "terminal": {"backend": "local"}}
+    (tmp_path / "work" / "gone").mkdir(parents=True)
+    async with at_work(tmp_path, rules, **limits) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        (result,) = await said(app, session, "begin")
+        assert result.startswith("middle\n[")
+        assert "delegate_task" in offered(server, "'content': 'second level'")
+        assert "delegate_task" not in offered(server, "'content': 'third level'")
+        # Nobody can be asked down there.
+        refused = [r for r in server.requests if "nobody can be asked here" in str(r.body)]
+        assert refused
+        assert (tmp_path / "work" / "gone").is_dir()
+        # All of it was asked for in one conversation.
+        assert (await app.ledger.spent(session_id=session.id)).calls == 6
+
+
 async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: Path) -> None:
     rules = [
         Rule(contains="slow thing", steps=[Step(text="It held.", stall="first")]),
@@ -161,6 +209,7 @@ async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: 
             async with asyncio.timeout(50):
                 telegram.say(ANN, ANN, "begin")
                 await until(lambda: asked("endless") == 1)
+                telegram.say(ANN, ANN, "what I say now waits")
                 telegram.say(ANN, ANN, "/agents")
                 await telegram.until(lambda: "s ago: endless" in str(telegram.replies(ANN)))
                 telegram.say(ANN, ANN, "/agents stop all")

@@ -13,6 +13,7 @@ if it was started as an orchestrator.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,19 +53,20 @@ class ChildTurns(Follower, Door):
         message = await self._message(context, child)
         session = await self._session(context, child, message)
         ticket = await self._gateway.submit(child.agent_id, message, session_id=session.id)
-        entry, outcome = ticket.entry, asyncio.get_running_loop().create_future()
-        if not child.background:
-            self._waiting[entry.id] = outcome
-        try:
-            if ticket.duplicate:
-                await self._gateway.recover(entry.session_id)
-                await self.recover()
-            else:
+        entry = ticket.entry
+        if child.background:
+            if not ticket.duplicate:
                 self.expect(ticket)
-            if child.background:
-                return Spawned(session_id=entry.session_id, text="", running=True)
+            return Spawned(session_id=entry.session_id, text="", running=True)
+        outcome = self._waiting[entry.id] = asyncio.get_running_loop().create_future()
+        self._gateway.delegating[context.session_id] += 1
+        try:
+            if not ticket.duplicate:
+                self.expect(ticket)
+            elif known := await self._found(entry):
+                outcome.set_result(known)
             async with asyncio.timeout(child.seconds or None):
-                ended = await outcome
+                ended = await asyncio.shield(outcome)
         except TimeoutError:
             self._gateway.interrupt(entry.session_id)
             ended = await outcome
@@ -74,6 +76,7 @@ class ChildTurns(Follower, Door):
                 self._gateway.interrupt(entry.session_id)
             raise
         finally:
+            self._gateway.delegating -= Counter((context.session_id,))
             self._waiting.pop(entry.id, None)
         return Spawned(
             session_id=entry.session_id,
@@ -81,6 +84,14 @@ class ChildTurns(Follower, Door):
             failed=ended.state is not TurnState.DONE,
             spent=await self._ledger.spent(session_id=entry.session_id),
         )
+
+    async def _found(self, entry: InboxEntry) -> Outcome | None:
+        """Return how a child of an earlier process ended; None if it goes on, now here."""
+        await self._gateway.recover(entry.session_id)
+        ended = await self._outcome(entry)
+        if ended is None:
+            await self.recover()
+        return ended
 
     async def _message(self, context: ToolContext, child: ChildTask) -> InboundMessage:
         left = await self._generations(context)
@@ -125,13 +136,13 @@ class ChildTurns(Follower, Door):
         asking = await ledger.session(context.session_id)
         new = self._gateway.new_session(agent_id, PLATFORM, asking.user_id if asking else None)
         own, chosen = agent_id == context.agent_id, context.settings.delegation
-        if own:
-            new = replace(new, cwd=context.environment.cwd)
+        if own and asking is not None:
+            new = replace(new, cwd=asking.cwd)
         if asking is not None:
             new = replace(new, parent_id=asking.id, lineage=Lineage.DELEGATION)
         session = await ledger.create_session(new)
         facts: dict[str, Any] = {CHILD_OF: asking.family} if asking else {}
-        if asking is not None and own and context.environment.own:
+        if asking is not None and own and not context.environment.exposed:
             facts[WORKSPACE_OF] = asking.workspace
         if own and chosen.model:
             facts[MODEL_OVERRIDE] = {"provider": chosen.provider, "model": chosen.model}

@@ -6,7 +6,9 @@ admitted cannot be lost; a second copy with the same native id is the same row.
 """
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -33,7 +35,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile, use_profile
-from hermes.domain.session import PROCESSES, KeyScope, NewSession, Session, session_key
+from hermes.domain.session import CHILD_OF, PROCESSES, KeyScope, NewSession, Session, session_key
 from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import (
     MAX_RESUMES,
@@ -125,6 +127,8 @@ class Gateway:
         self.doors = Doors()
         """The doors that are attached to it for now."""
         self._parts = parts
+        self.delegating: Counter[str] = Counter()
+        """Sessions whose turn waits for child turns: what arrives does not interrupt these."""
         self.draining = False
         """Nothing new is begun any more."""
         self._lanes: dict[str, Lane] = {}
@@ -369,10 +373,19 @@ class Gateway:
             if claimed is not None:
                 self._lane(turn.session_id, self.profile(turn.agent_id)).resume(claimed)
                 resumed.append(claimed)
+        await self._recover_children(session_id)
         for waiting in await self.ledger.sessions_waiting():
             if session_id in {None, waiting} and await self._came_from(waiting, platforms):
                 await self.wake(waiting)
         return resumed
+
+    async def _recover_children(self, session_id: str | None) -> None:
+        """Pick up what child turns of a conversation have left open."""
+        known = await self.ledger.facts(CHILD_OF) if session_id is not None else {}
+        for child, about in known.items():
+            if about == session_id and await self.ledger.open_turns(child):
+                with contextlib.suppress(SessionBusy):
+                    await self.recover(child)
 
     async def earlier_calls(
         self, job: TurnJob, specs: Sequence[ToolSpec]
@@ -546,6 +559,8 @@ async def submit_while_busy(
     """Admit `message`, then interrupt, steer or leave alone the turn that runs."""
     running = None if gateway.stopping(session_id) else gateway.current_turn(session_id)
     ticket = await gateway.submit(agent_id, message, session_id=session_id)
+    if gateway.delegating[session_id] and mode is BusyMode.INTERRUPT:
+        mode = BusyMode.QUEUE
     # If it ended while the message was committed, what runs now is the answer to it.
     if running is None or ticket.duplicate or gateway.current_turn(session_id) is not running:
         return Submission(ticket=ticket, effect=None)
