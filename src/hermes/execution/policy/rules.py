@@ -188,7 +188,7 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     else:
         yield from _script_reader(command)
     if name not in _WORDY:
-        for word in (*command.operands()[:4], *(a for a in command.args if a[:3] == "--d")):
+        for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
             if _DESTROYS.match(word):
                 yield Finding(f"it may {word} something beyond the project", f"{name} {word}")
     yield from _unfamiliar(command, ground)
