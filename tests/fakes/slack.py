@@ -83,6 +83,8 @@ class FakeSlack:
         self.login_page = False
         """Files are answered with a page, as without the scope `files:read`."""
         self.history = True
+        self.closed: set[str] = set()
+        """Channels that the bot is no member of."""
         self.faults: list[tuple[str, str]] = []
         self.rates: dict[str, float] = {}
         self.counted: Counter[str] = Counter()
@@ -350,6 +352,8 @@ class FakeSlack:
         if len(str(params.get("text", ""))) > _LIMITS.get(method, 40_000):
             raise ApiError("msg_too_long")
         place = params.get("channel") or params.get("channel_id")
+        if place in self.closed:
+            raise ApiError("not_in_channel")
         if place and self.channels.setdefault(place, team) != team:
             raise ApiError("channel_not_found")
         _check_blocks(params.get("blocks") or [])

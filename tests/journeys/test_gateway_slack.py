@@ -92,6 +92,10 @@ async def test_a_day_in_a_workspace(tmp_path: Path) -> None:
         await shown(slack, "D1", "plum")
         slack.slash("D1", "U1", "/status")
         await shown(slack, "D1", "tokens")
+        # Where the app is no member, whoever used a command is answered in private.
+        slack.closed.add("C5")
+        slack.slash("C5", "U1", "/version")
+        await shown(slack, "U1", "ermes")
         slack.say("C1", "U1", "!whoami", thread_ts=asked)
         assert (await shown(slack, "C1", "U1 (slack)")).thread_ts == asked
         counted = Counter(slack.texts("D1"))

@@ -44,8 +44,8 @@ _REACTIONS = {"👀": "eyes", "✅": "white_check_mark", "❌": "x"}
 _SEEN = "eyes"  # another reaction takes its place, also after a restart
 _PAGE, _PAGES = 200, 5
 _CLOCKS = 60.0  # seconds that Slack's clock and ours may be apart
+# What a call may be refused with whose effect is there already.
 _NO_CHANGE = "already_reacted no_reaction too_many_reactions message_not_found file_not_found"
-"""What a call may be refused with whose effect is there already."""
 
 
 class SlackAdapter:
@@ -54,13 +54,10 @@ class SlackAdapter:
         self._known = Known(rules=rules, clock=clock)
         self._api = SlackApi(rules())
         self._intake = MessageIntake(rules, self._answer)
-        self._sockets: list[Any] = []
-        """The first connection: it shows whether the account works."""
-        self._teams: Recent[str] = Recent(10_000)
-        """Channel -> the workspace it was seen in."""
+        self._sockets: list[Any] = []  # the first one shows whether the account works
+        self._teams: Recent[str] = Recent(10_000)  # channel -> the workspace it was seen in
         self._names: Recent[str] = Recent(10_000)
-        self._reactions: Recent[str] = Recent()
-        """Message -> our reaction to it."""
+        self._reactions: Recent[str] = Recent()  # message -> our reaction to it
 
     @classmethod
     def configured(cls, request: AdapterRequest) -> "SlackAdapter":
@@ -85,8 +82,6 @@ class SlackAdapter:
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
         """Know our commands; Slack's own menu is part of the app (`hermes slack manifest`)."""
         self._known.commands = {each.name for each in commands}
-
-    # -- receiving -----------------------------------------------------------------------
 
     async def receive(self, sink: InboundSink) -> None:
         saved = await sink.cursor()
@@ -199,7 +194,13 @@ class SlackAdapter:
         self, target: Target, method: str, fields: Fields, effect: Effect = Effect.REPEATABLE
     ) -> Fields:
         client = (await self._workspace(target)).client
-        return await self._api.call(client, method, fields, effect)
+        try:
+            return await self._api.call(client, method, fields, effect)
+        except PlatformFailure as failure:
+            # A slash command works where the app is no member; it is answered in private then.
+            if failure.description in ("not_in_channel", "channel_not_found"):
+                failure.moved_to = target.context.partition(" ")[2] or None
+            raise
 
     async def _attempt(self, target: Target, method: str, fields: Fields) -> None:
         """Make a call that may be refused because there is nothing left to do."""
@@ -211,7 +212,7 @@ class SlackAdapter:
 
     async def _workspace(self, target: Target) -> Workspace:
         """Return the workspace of a chat: as the message said, as seen, or as Slack says."""
-        known = self._known.workspace(target.context, self._teams.get(target.chat_id, ""))
+        known = self._known.workspace(*target.context.split(), self._teams.get(target.chat_id, ""))
         if known is not None:
             return known
         for each in self._known.workspaces.values():

@@ -120,7 +120,7 @@ def _slash(payload: Mapping[str, Any], known: Known) -> Heard | str:
         sender=Sender(id=user, name=texts_in(payload, "user_name")[0] or None),
         text=_readable(f"{name} {rest}".strip(), us)[0],
         sent_at=known.clock.now(),
-        reply_context=us.team_id,
+        reply_context=f"{us.team_id} {user}",
     )
     return Heard(message=inbound, mentioned=True, command=bool(name))
 

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse as Socket
 
 _LOG = logging.getLogger(__name__)
-_SHORT = 5.0
-"""A connection that ends sooner than this did not do its work."""
-_FAREWELL = 30.0
-"""So long a connection that Slack wants to end is read at the most."""
+_SHORT = 5.0  # a connection that ends sooner than this did not do its work
+_FAREWELL = 30.0  # so long a connection that Slack wants to end is read at the most
 Take = Callable[[Sequence[SocketEnvelope]], Awaitable[None]]
 """Hands envelopes over; when it returns they may be acknowledged."""
+Waiting = asyncio.Queue[SocketEnvelope | None]
 Connect = Callable[[], "Awaitable[Socket]"]
 
 
@@ -58,7 +57,7 @@ async def receive_envelopes(connect: Connect, clock: Clock, sink: InboundSink, t
 
 async def _serve(socket: "Socket", sink: InboundSink, take: Take, ending: asyncio.Event) -> None:
     """Read one connection to its end, and hand over what it brings beside reading."""
-    waiting: asyncio.Queue[SocketEnvelope | None] = asyncio.Queue()
+    waiting: Waiting = asyncio.Queue()
     try:
         async with together() as group:
             group.create_task(_hand_over(socket, waiting, take))
@@ -104,9 +103,7 @@ async def _envelopes(socket: "Socket", sink: InboundSink) -> AsyncIterator[Socke
                 yield envelope
 
 
-async def _hand_over(
-    socket: "Socket", waiting: asyncio.Queue[SocketEnvelope | None], take: Take
-) -> None:
+async def _hand_over(socket: "Socket", waiting: Waiting, take: Take) -> None:
     """Hand over all that waits, together: a burst must not miss the three seconds."""
     async for batch in batches(waiting):
         envelopes = [each for each in batch if each is not None]
