@@ -29,7 +29,7 @@ async def discord_adapter(
     """Connect an adapter for the length of the body."""
     usual: dict[str, Any] = {"token": discord.token, "base_url": discord.base_url}
     settings = DiscordSettings(**(usual | more))
-    adapter = DiscordAdapter(settings, clock=clock or QuickClock())
+    adapter = DiscordAdapter(lambda: settings, clock or QuickClock())
     try:
         await adapter.connect()
         yield adapter

@@ -247,7 +247,7 @@ async def test_without_permission_for_threads_the_channel_is_used() -> None:
         discord.fault("/threads", "code 50013")
         said = discord.say(GENERAL, ANN, HI)
         with pytest.raises(PlatformFailure) as caught:
-            await adapter.send(piece(GENERAL, "x", thread_id=said, context='{"thread":"x"}'))
+            await adapter.send(piece(GENERAL, "x", thread_id=said, context="thread x"))
         assert caught.value.action is FailureAction.DROP_THREAD
 
 

@@ -203,8 +203,7 @@ async def test_an_answer_does_not_overtake_the_deferral_and_finds_it_after_a_res
             sink.gate = asyncio.Event()
             number = discord.slash(discord.private(ANN), ANN, "status")
             await sink.until(lambda: sink.arrivals)
-            private, context = discord.private(ANN), f'{{"interaction":"{number}"'
-            context += f',"token":"token-{number}"}}'
+            private, context = discord.private(ANN), f"interaction {number} token-{number}"
             async with asyncio.TaskGroup() as group:
                 group.create_task(adapter.send(piece(private, "fine", context=context, key="a")))
                 await asyncio.sleep(0)

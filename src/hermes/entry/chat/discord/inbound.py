@@ -1,10 +1,9 @@
 """Events of Discord become inbound messages, button presses, or nothing, for a stated reason.
 
-Pure: what is not in an event (the channel, who we are) is given. A message is named
-`<channel>:<message>`, so that it can be found again, a slash command `interaction:<id>`. A thread
-is a channel of its own on the wire; here it is a thread of the channel that it hangs under, whose
-settings hold in it. A thread that is started from a message has the message's id: a mention that
-will open one is in it from the beginning, and the thread is made when there is something to say.
+A message is named `<channel>:<message>`, so that it can be found again, a slash command
+`interaction:<id>`. A thread is a channel of its own on the wire; here it is a thread of the channel
+that it hangs under, whose settings hold in it. One that is started from a message has its id: a
+mention that will open a thread is in it from the beginning, and it is made with the first answer.
 """
 
 import re
@@ -12,7 +11,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -24,16 +22,16 @@ from hermes.entry.chat.discord.settings import DiscordRules
 from hermes.entry.chat.kit.history import number
 from hermes.entry.chat.kit.intake import Heard, judge, read_addressing
 
-_SPOKEN = frozenset({0, 19})
-"""Kinds of messages that people write: plain ones and replies."""
-_THREADS = frozenset({10, 11, 12})
-_WITH_THREADS = frozenset({0, 5})
-_QUOTE_LENGTH = 4000
-_NAME_LENGTH = 80
+PRIVATE = 1
+_SPOKEN = frozenset({0, 19})  # plain messages and replies
+_THREADS, _WITH_THREADS = frozenset({10, 11, 12}), frozenset({0, 5})
+_QUOTE_LENGTH, _NAME_LENGTH = 4000, 80
 _VOICE = 1 << 13
 _KINDS = frozenset({"image", "audio", "video"})
 _PERSON = re.compile(r"<@!?(\d+)>")
 _COMMAND, _PRESS = 2, 3
+THREAD, INTERACTION = "thread", "interaction"
+"""Beginnings of a `reply_context`: `thread <name>` to be opened, `interaction <id> <token>`."""
 
 
 class UserWire(Struct, frozen=True):
@@ -49,14 +47,6 @@ class MemberWire(Struct, frozen=True):
     user: UserWire | None = None
 
 
-class FileWire(Struct, frozen=True):
-    id: str
-    filename: str = "file"
-    size: int = 0
-    url: str = ""
-    content_type: str = ""
-
-
 class ChannelWire(Struct, frozen=True):
     id: str
     type: int = 0
@@ -66,7 +56,6 @@ class ChannelWire(Struct, frozen=True):
     owner_id: str | None = None
     member: Any = None
     """There if we have joined the thread."""
-    last_message_id: str | None = None
 
     @property
     def is_thread(self) -> bool:
@@ -77,7 +66,6 @@ class MessageWire(Struct, frozen=True):
     id: str
     channel_id: str
     author: UserWire
-    guild_id: str | None = None
     member: MemberWire | None = None
     type: int = 0
     content: str = ""
@@ -87,7 +75,7 @@ class MessageWire(Struct, frozen=True):
     nonce: str | int | None = None
     mentions: tuple[UserWire, ...] = ()
     mention_roles: tuple[str, ...] = ()
-    attachments: tuple[FileWire, ...] = ()
+    attachments: tuple[dict[str, Any], ...] = ()
     sticker_items: tuple[dict[str, Any], ...] = ()
     message_snapshots: tuple[dict[str, Any], ...] = ()
     message_reference: dict[str, Any] | None = None
@@ -120,25 +108,8 @@ class InteractionWire(Struct, frozen=True):
 class Bot(Struct):
     id: str
     roles: set[str] = field(default_factory=set)
-    """Ids of the roles it has anywhere; they are unique among all servers."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Names in Discord's command menu, to ours where they differ."""
-
-
-class Note(Struct, frozen=True, omit_defaults=True):
-    """What is needed again to answer a message: its `reply_context`."""
-
-    thread: str = ""
-    """The name of the thread that its answer opens."""
-    interaction: str = ""
-    token: str = ""
-
-    def text(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-
-def read_note(context: str) -> Note:
-    return msgspec.json.decode(context, type=Note) if context else Note()
 
 
 def time_of(snowflake: str) -> float:
@@ -175,37 +146,31 @@ def read_message(
         attachments=files,
         reply_to=_reply(message, bot),
     )
-    joined = joined and not rules.thread_require_mention
     heard = Heard(message=inbound, mentioned=mentioned, command=said.command, joined=joined)
     stays = channel.id in rules.no_thread_chats | rules.free_response_chats
     opens = rules.auto_thread and channel.guild_id and channel.type in _WITH_THREADS and not stays
-    if opens and not (said.command or message.message_reference or judge(heard, rules)):
-        return replace(heard, message=_in_own_thread(inbound, message.id))
-    return heard
-
-
-def _in_own_thread(message: InboundMessage, thread_id: str) -> InboundMessage:
-    name = one_line(message.text, _NAME_LENGTH) or f"Talk with {message.sender.name}"
-    chat = replace(message.chat, kind=ChatKind.THREAD, topic=name)
-    context = Note(thread=name).text()
-    return replace(message, chat=chat, thread_id=thread_id, reply_context=context)
+    if not opens or said.command or message.message_reference or judge(heard, rules):
+        return heard
+    name = one_line(text, _NAME_LENGTH) or f"Talk with {inbound.sender.name}"
+    chat, note = replace(inbound.chat, kind=ChatKind.THREAD, topic=name), f"{THREAD} {name}"
+    inbound = replace(inbound, chat=chat, thread_id=message.id, reply_context=note)
+    return replace(heard, message=inbound)
 
 
 def read_interaction(
     interaction: InteractionWire, channel: ChannelWire, bot: Bot, now: float
-) -> Heard | ButtonPress | str:
+) -> Heard | ButtonPress | None:
     member, data = interaction.member, interaction.data
     user = (member.user if member is not None else None) or interaction.user
     if user is None:
-        return "nobody's"
+        return None
     common: dict[str, Any] = {"platform": PLATFORM.name, "account": bot.id, "chat": _chat(channel)}
     common["sender"] = _sender(user, member)
     if interaction.type == _PRESS and interaction.message is not None:
-        message_id = f"{channel.id}:{interaction.message.id}"
-        pressed: dict[str, Any] = {"message_id": message_id, "data": str(data.get("custom_id", ""))}
-        return ButtonPress(native_id=interaction.id, **pressed, **common)
+        name, pressed = f"{channel.id}:{interaction.message.id}", str(data.get("custom_id", ""))
+        return ButtonPress(native_id=interaction.id, message_id=name, data=pressed, **common)
     if interaction.type != _COMMAND:
-        return "of another kind"
+        return None
     name = str(data.get("name", ""))
     words = [str(option.get("value", "")) for option in data.get("options") or ()]
     inbound = InboundMessage(
@@ -213,22 +178,18 @@ def read_interaction(
         text=" ".join([f"/{bot.commands.get(name, name)}", *words]),
         sent_at=now,
         thread_id=channel.id if channel.is_thread else None,
-        reply_context=Note(interaction=interaction.id, token=interaction.token).text(),
+        reply_context=f"{INTERACTION} {interaction.id} {interaction.token}",
         **common,
     )
     return Heard(message=inbound, mentioned=True, command=True)
 
 
 def _chat(channel: ChannelWire) -> Chat:
-    kind = ChatKind.PRIVATE if channel.guild_id is None else ChatKind.GROUP
-    if channel.is_thread and channel.parent_id is not None:
-        return Chat(
-            kind=ChatKind.THREAD,
-            id=channel.parent_id,
-            topic=channel.name,
-            scope_id=channel.guild_id,
-        )
-    return Chat(kind=kind, id=channel.id, name=channel.name, scope_id=channel.guild_id)
+    guild, parent = channel.guild_id, channel.parent_id
+    if channel.is_thread and parent is not None:
+        return Chat(kind=ChatKind.THREAD, id=parent, topic=channel.name, scope_id=guild)
+    kind = ChatKind.PRIVATE if guild is None else ChatKind.GROUP
+    return Chat(kind=kind, id=channel.id, name=channel.name, scope_id=guild)
 
 
 def _sender(user: UserWire, member: MemberWire | None, *, is_bot: bool = False) -> Sender:
@@ -261,13 +222,13 @@ def _text(message: MessageWire, said: str) -> str:
     return "\n".join(part for part in (text, *stickers, *forwarded) if part)
 
 
-def _file(message: MessageWire, file: FileWire) -> Attachment:
-    media_type = file.content_type.partition(";")[0]
+def _file(message: MessageWire, file: Mapping[str, Any]) -> Attachment:
+    media_type, size = str(file.get("content_type") or "").partition(";")[0], file.get("size") or 0
     kind = media_type.partition("/")[0]
     return Attachment(
         kind="voice" if message.flags & _VOICE else kind if kind in _KINDS else "document",
-        remote=f"{file.size} {file.url}",
-        name=file.filename,
+        remote=f"{size} {file.get('url')}",
+        name=str(file.get("filename") or "file"),
         media_type=media_type or None,
-        size=file.size,
+        size=size,
     )

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 def _make(request: "AdapterRequest") -> "Adapter":
     from hermes.entry.chat.discord.adapter import DiscordAdapter  # noqa: PLC0415 - with use
+    from hermes.entry.chat.kit.settings import live_settings  # noqa: PLC0415
 
-    return DiscordAdapter.configured(request)
+    return DiscordAdapter(live_settings(PLATFORM, _settings(), request.places), request.clock)
 
 
 def _settings() -> "type[DiscordSettings]":
@@ -34,22 +35,17 @@ PLATFORM = ChatPlatform(
         typing=True,
         reactions=True,
         idempotent_sends=True,
-        # Nonces are known to Discord for some minutes; older sends are looked for.
         idempotent_seconds=90.0,
         media=frozenset({"image", "voice", "audio", "video", "document"}),
-        # Five messages in five seconds to a channel, the same again for edits and for typing;
-        # fifty calls a second in all. discord.py reads the rest from the answers.
-        limits=Limits(
-            private=Rate(10, 5.0, burst=5),
-            group=Rate(10, 5.0, burst=5, reserve=2),
-            account=Rate(45, 1.0, burst=20, reserve=8),
-        ),
+        # Five messages in five seconds to a channel, and the same again for edits and typing;
+        # discord.py reads from the answers what is left.
+        limits=Limits(private=Rate(10, 5.0, burst=5), group=Rate(10, 5.0, burst=5, reserve=2)),
         typing_seconds=8.0,
     ),
     make=_make,
     settings=_settings,
     credentials=(
-        # Nothing in it is the same in all tokens, so it has no shape to tell it by.
+        # Tokens have nothing in common, so there is no shape to tell them by.
         Credential(key="token", variable="DISCORD_BOT_TOKEN", label="bot token"),
     ),
     hint="""\

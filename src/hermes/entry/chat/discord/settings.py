@@ -17,11 +17,7 @@ class DiscordRules(ChatSettings, frozen=True, kw_only=True):
     auto_thread: bool = True
     """A mention in a channel opens a thread, and the conversation is there."""
     no_thread_chats: frozenset[str] = frozenset()
-    thread_require_mention: bool = False
-    """Answer only when spoken to, also in threads we take part in."""
     missed_message_backfill: bool = True
-    """Read what was said while no gateway was connected."""
-    disable_link_previews: bool = False
     command_sync_policy: Literal["safe", "bulk", "off"] = "safe"
     """`off`: the slash commands of the bot stay as they are."""
     max_attachment_bytes: int = 32 * 1024 * 1024

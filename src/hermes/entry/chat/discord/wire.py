@@ -1,12 +1,10 @@
 """Discord's REST calls and gateway, both by discord.py, and what a failed call means.
 
-The library brings what is hard to get right: buckets of rate limits, retries after 429 and 5xx,
-heartbeats, compression. Its caches and objects are not used: events are taken as they come, in
-order, so that an odd one does not cost the connection and memory does not grow with servers.
-The loop around its socket is ours, because a session is resumed by the next process, too.
-
-Sends carry a nonce, so they may be repeated; one that may have arrived is `UNKNOWN` all the same,
-because of two sends with one nonce the first one's text counts.
+The library brings what is hard to get right: rate limits, retries after 429 and 5xx, heartbeats,
+compression. Its caches and objects are not used: events are taken as they come, so that an odd one
+does not cost the connection and memory does not grow with servers. The loop around its socket is
+ours, because the next process resumes a session, too. Sends carry a nonce, so they may be
+repeated; one that may have arrived is `UNKNOWN` all the same: its first text counts.
 """
 
 import asyncio
@@ -41,7 +39,6 @@ _BY_CODE = {
     **dict.fromkeys((20028, 40062), FailureAction.WAIT),
 }
 PASSING = (FailureAction.RETRY, FailureAction.WAIT, FailureAction.FATAL)
-"""Failures that say nothing about what was asked for."""
 
 
 class GatewaySession(Struct, frozen=True):
@@ -53,11 +50,10 @@ class GatewaySession(Struct, frozen=True):
 
 
 class Received(Struct, frozen=True):
-    """An event of the gateway, and the session as it is behind it."""
-
     name: str
     data: Mapping[str, Any]
     session: GatewaySession
+    """As it is behind this event."""
 
 
 class DiscordApi:
@@ -67,9 +63,9 @@ class DiscordApi:
         self._patience = Patience(clock)
         self._library: Any = None
         self._client: Any = None
+        self._troubles: tuple[type[Exception], ...] = ()
         self._session = GatewaySession()
-        self._heard = False
-        """Whether anything was said since the last connection was made."""
+        self._heard = False  # anything since the last connection was made
         self.user_id = self.application_id = ""
 
     async def open(self) -> None:
@@ -83,10 +79,16 @@ class DiscordApi:
             max_ratelimit_timeout=30.0,
         )
         request, public = client.http.request, library.http.Route.BASE
+        self._troubles = (library.DiscordException, library.http.aiohttp.ClientError, OSError)
 
         async def rebased(route: Any, **more: Any) -> Any:
             route.url = root + route.url.removeprefix(public)
-            return await request(route, **more)
+            try:
+                return await request(route, **more)
+            except asyncio.CancelledError:
+                # Whoever is cut off while it waits out a global limit would block all others.
+                client.http._global_over.set()  # noqa: SLF001 - the library has no other way
+                raise
 
         client.http.request = rebased
         await self._explained("the login", client.login(self._settings.token))
@@ -124,21 +126,11 @@ class DiscordApi:
 
     async def _explained(self, name: str, work: Any) -> Any:
         """Await something of the library's; translate what goes wrong."""
-        done, http = False, self._client.http
         try:
             async with asyncio.timeout(self._settings.request_timeout):
-                answer = await work
-                done = True
-                return answer
+                return await work
         except self._troubles as error:
-            done = not isinstance(error, TimeoutError)
             raise self._failure(name, error) from None
-        finally:
-            if not done:
-                # Whoever is cut off while it waits out a global limit would block all others.
-                http._global_over.set()  # noqa: SLF001 - the library has no other way
-
-    # -- the gateway ---------------------------------------------------------------------
 
     async def listen(
         self, sink: InboundSink, take: Callable[[Received], None], session: GatewaySession
@@ -170,15 +162,10 @@ class DiscordApi:
         """Connect and receive until the connection is over; return whether it can be resumed."""
         gateway, session = self._library.gateway, self._session
         url = session.url or (await self.call("GET /gateway/bot"))["url"]
-        known = {"session": session.id, "sequence": session.sequence} if session.id else {}
+        where = {"initial": True, "gateway": gateway.yarl.URL(url), "resume": bool(session.id)}
+        where |= {"session": session.id, "sequence": session.sequence} if session.id else {}
         try:
-            opening = gateway.DiscordWebSocket.from_client(
-                self._client,
-                initial=True,
-                gateway=gateway.yarl.URL(url),
-                resume=bool(known),
-                **known,
-            )
+            opening = gateway.DiscordWebSocket.from_client(self._client, **where)
             ws = self._client.ws = await self._explained("the gateway", opening)
             beats = ws._keep_alive  # noqa: SLF001 - it waits a minute, however short the beat
             beats.heartbeat_timeout = min(60.0, max(5.0, 2.0 * beats.interval))
@@ -200,26 +187,17 @@ class DiscordApi:
         self._heard = True
         take(Received(name, data if isinstance(data, Mapping) else {}, self._session))
 
-    # -- what a failure means --------------------------------------------------------------
-
-    @property
-    def _troubles(self) -> tuple[type[Exception], ...]:
-        library = self._library
-        return (library.DiscordException, library.http.aiohttp.ClientError, OSError)
-
     def _failure(self, name: str, error: Any) -> PlatformFailure:
         library = self._library
         if isinstance(error, library.RateLimited):
             message = f"Discord wants fewer calls of {name}."
             return PlatformFailure(FailureAction.WAIT, message, retry_after=error.retry_after)
-        if isinstance(error, library.LoginFailure):
-            return PlatformFailure(FailureAction.FATAL, f"{error}", hint=_TOKEN_HINT)
-        if isinstance(error, library.ConnectionClosed):
-            fatal = error.code == 4004 or 4010 <= error.code <= 4014
+        if isinstance(error, library.LoginFailure | library.ConnectionClosed):
+            code = getattr(error, "code", 4004)
+            fatal = code == 4004 or 4010 <= code <= 4014
             action = FailureAction.FATAL if fatal else FailureAction.RETRY
-            hint = {4004: _TOKEN_HINT, 4014: _INTENT_HINT}.get(error.code, "")
-            message = f"Discord closed the connection ({error.code})."
-            return PlatformFailure(action, message, hint=hint, status=error.code)
+            hint = {4004: _TOKEN_HINT, 4014: _INTENT_HINT}.get(code, "")
+            return PlatformFailure(action, f"Discord refused the connection ({code}).", hint=hint)
         if isinstance(error, library.HTTPException) and (error.status < 500 or error.status == 501):
             return _refused(name, error)
         why = " ".join(str(error).split())[:200] or type(error).__name__
@@ -233,19 +211,15 @@ def _load() -> Any:
         import discord  # noqa: PLC0415 - takes 400 ms, and most commands call no platform
     except ImportError as error:
         raise MissingExtra("discord", "Discord") from error
-    # Nobody speaks here.
-    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody speaks here
     return discord
 
 
 def _refused(name: str, error: Any) -> PlatformFailure:
     words = " ".join(error.text.split())[:300]
-    action = _BY_CODE.get(error.code, FailureAction.GIVE_UP)
-    if error.status == 401 and error.code not in _BY_CODE:
-        action = FailureAction.FATAL
-    elif error.status == 429:
-        action = FailureAction.WAIT
-    elif name == SEND and (error.code == 10008 or "message_reference" in words):
+    by_status = {401: FailureAction.FATAL, 429: FailureAction.WAIT}
+    action = _BY_CODE.get(error.code) or by_status.get(error.status, FailureAction.GIVE_UP)
+    if name == SEND and (error.code == 10008 or "message_reference" in words):
         action = FailureAction.DROP_REPLY
     after = error.response.headers.get("Retry-After", "")
     pause = float(after) if after.replace(".", "", 1).isdigit() else 5.0

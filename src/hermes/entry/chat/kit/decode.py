@@ -41,6 +41,11 @@ def decode_leniently(raw: bytes, wanted: type[S]) -> S | None:
     return found
 
 
+def read_leniently(document: Any, wanted: type[S]) -> S | None:
+    """Return a struct of what a library has decoded already, or None."""
+    return None if document is None else decode_leniently(msgspec.json.encode(document), wanted)
+
+
 def read_mended(raw: bytes, read: Callable[[bytes], T]) -> T:
     """Read a JSON object strictly, or else mended: one bad part must not cost all the others."""
     try:
