@@ -44,8 +44,13 @@ class InstantClock:
 class Heard:
     """Writes down everything a listener hears."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, final: bool = False) -> None:
         self.log: list[tuple[str, str]] = []
+        self._final = final
+        """Arguments of calls are told to somebody at once."""
+
+    def arguments(self, number: int) -> str:
+        return "".join(text for what, text in self.log if what.startswith(f"call:{number}:"))
 
     @property
     def text(self) -> str:
@@ -78,6 +83,10 @@ class Heard:
 
     def on_reasoning(self, text: str) -> None:
         self.log.append(("reasoning", text))
+
+    def on_call(self, number: int, name: str, arguments: str) -> bool:
+        self.log.append((f"call:{number}:{name}", arguments))
+        return self._final
 
     def on_notice(self, code: str, text: str) -> None:
         self.log.append((f"notice:{code}", text))

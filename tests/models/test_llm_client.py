@@ -42,6 +42,8 @@ async def test_text_reasoning_and_parallel_calls_arrive_in_every_protocol(mode: 
         await client.close()
     assert reply.message.text == heard.text == "Reading both files."
     assert heard.reasoning == "two files"
+    pieces = [heard.arguments(number) for number in (0, 1)]
+    assert pieces == ['{"path": "a"}', '{"path": "b"}']
     assert reply.message.reasoning is not None
     assert reply.message.reasoning.text == "two files"
     assert [(c.id, c.name, c.arguments) for c in reply.message.tool_calls] == [
@@ -52,6 +54,19 @@ async def test_text_reasoning_and_parallel_calls_arrive_in_every_protocol(mode: 
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (1000, 50)
     assert reply.usage.cache_read_tokens == 800
     assert (reply.provider, reply.model) == ("fake", "fake-1")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_a_client_was_told_of_a_call_is_not_begun_again(mode: ApiMode) -> None:
+    called = Call(name="weather", arguments={"city": "Rome, the eternal city of seven hills"})
+    broken = Step(calls=[called], cut=True)
+    async with FakeModelServer([broken, Step(text="never")]) as server:
+        client, heard = client_of(route_to(server, mode)), Heard(final=True)
+        with pytest.raises(ModelFailure):
+            await client.complete(ask(), heard)
+        await client.close()
+        assert len(server.requests) == 1
+    assert heard.arguments(0).startswith('{"city"')
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -9,7 +9,7 @@ entered again with it.
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -21,8 +21,10 @@ from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
 from hermes.agent.scope import AgentServices, TurnScope, durable, usage_record
 from hermes.agent.side_calls import Sight
+from hermes.config.secrets import RedactedStream
 from hermes.domain.errors import BudgetExhausted, HermesError
 from hermes.domain.events import (
+    CallDelta,
     MessageCompleted,
     Notice,
     NoticeLevel,
@@ -89,8 +91,18 @@ def _compare(period: str, spent: float, limit: float | None, unit: str) -> None:
 class StreamListener:
     """A `CallListener` that emits into a turn stream and keeps the text so far."""
 
-    def __init__(self, services: AgentServices, stream: TurnStream) -> None:
+    def __init__(
+        self,
+        services: AgentServices,
+        stream: TurnStream,
+        streams_call: Callable[[int, str], bool] = lambda _number, _name: False,
+    ) -> None:
+        """`streams_call`: whether a client hears the arguments of this call as they come."""
         self._stream = stream
+        self._services = services
+        self._streams_call = streams_call
+        self._calls: dict[int, tuple[str, RedactedStream]] = {}
+        """Calls whose arguments are being told: their ids, and what takes secrets out."""
         self._redact = services.redact
         self._text_filter = services.redacting()
         self._reasoning_filter = services.redacting()
@@ -100,9 +112,14 @@ class StreamListener:
     def text(self) -> str:
         return "".join(self._pieces)
 
+    def call_id(self, number: int) -> str:
+        """Return the id under which a call was told; empty if it was not."""
+        return self._calls[number][0] if number in self._calls else ""
+
     def clear(self) -> None:
         """Show what the filters still hold and start over: the reply is complete."""
         self._pieces.clear()
+        self._calls.clear()
         if thought := self._reasoning_filter.flush():
             self._stream.emit(ReasoningDelta(thought))
         if text := self._text_filter.flush():
@@ -117,12 +134,24 @@ class StreamListener:
         if shown := self._reasoning_filter.feed(text):
             self._stream.emit(ReasoningDelta(shown))
 
+    def on_call(self, number: int, name: str, arguments: str) -> bool:
+        if number not in self._calls:
+            # What has to be mended first (code fences, a text in a text) is told as a whole.
+            if not arguments.lstrip().startswith("{") or not self._streams_call(number, name):
+                return False
+            self._calls[number] = new_call_id(), self._services.redacting()
+        call_id, redacting = self._calls[number]
+        if shown := redacting.feed(arguments):
+            self._stream.emit(CallDelta(call_id=call_id, name=name, arguments=shown))
+        return True
+
     def on_notice(self, code: str, text: str) -> None:
         self._stream.emit(Notice(code=code, text=self._redact(text), level=NoticeLevel.WARNING))
 
     def on_restart(self) -> None:
         self._text_filter.clear()
         self._reasoning_filter.clear()
+        self._calls.clear()
         if self._pieces:
             self._pieces.clear()
             self._stream.emit(TextReset())
@@ -170,11 +199,13 @@ class TurnLoop:
             services.read_attachment, self._executor.environment, sight.described
         )
         self._context_tokens = 0
+        self._streamed: float = 0
+        """How many calls of the next reply are told as they come."""
         self._compaction_failed = False
         replies = (stored.message for stored in history)
         called = (reply.tool_calls for reply in replies if isinstance(reply, AssistantMessage))
         self._call_ids = {call.id for calls in called for call in calls}
-        self._listener = StreamListener(services, job.stream)
+        self._listener = StreamListener(services, job.stream, self._streams_call)
         self.usage = scope.used.usage
         self.cost_usd: float | None = scope.used.cost_usd
         self.model_calls = scope.used.calls
@@ -264,6 +295,7 @@ class TurnLoop:
         self._calls += 1
         # One call beyond the limit, without tools: the turn ends with an answer, not with silence.
         tools_allowed = self._calls <= self._calls_allowed and self._calls_left() > 0
+        self._streamed = self._calls_per_reply(tools_allowed=tools_allowed)
         reply = await self._call(tools_allowed=tools_allowed)
         message = self._accepted(reply.message, tools_allowed=tools_allowed)
         await self._commit(message, reply)
@@ -349,17 +381,23 @@ class TurnLoop:
 
         The model sees only what was done, and may ask again for the others.
         """
-        left = self._calls_left() if tools_allowed else 0
-        if self._job.brief.options.parallel_tool_calls is False:
-            left = min(left, 1)
+        left = self._calls_per_reply(tools_allowed=tools_allowed)
         allowed = islice(message.tool_calls, None if left == math.inf else max(0, int(left)))
-        calls = tuple(map(self._unique, allowed))
+        calls = tuple(self._unique(number, call) for number, call in enumerate(allowed))
         return replace(message, text=self._services.redact(message.text), tool_calls=calls)
 
-    def _unique(self, call: ToolCall) -> ToolCall:
+    def _calls_per_reply(self, *, tools_allowed: bool) -> float:
+        left = self._calls_left() if tools_allowed else 0
+        return min(left, 1) if self._job.brief.options.parallel_tool_calls is False else left
+
+    def _streams_call(self, number: int, name: str) -> bool:
+        spec = self._tools.spec(name) if self._job.brief.options.stream_calls else None
+        return spec is not None and spec.client and number < self._streamed
+
+    def _unique(self, number: int, call: ToolCall) -> ToolCall:
         # The client names a call of its own by its id alone, so that must be one of ours.
         if not call.id or call.id in self._call_ids or self._is_client(call):
-            call = replace(call, id=new_call_id())
+            call = replace(call, id=self._listener.call_id(number) or new_call_id())
         self._call_ids.add(call.id)
         return call
 

@@ -47,6 +47,14 @@ class ReasoningDelta(Struct, frozen=True, tag="reasoning.delta", gc=False):
     text: str
 
 
+class CallDelta(Struct, frozen=True, kw_only=True, tag="call.delta", gc=False):
+    """A piece of the arguments of a call that the client will carry out."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
 class ToolStarted(Struct, frozen=True, kw_only=True, tag="tool.started"):
     call_id: str
     name: str
@@ -144,6 +152,7 @@ TurnEvent = (
     | TextDelta
     | TextReset
     | ReasoningDelta
+    | CallDelta
     | ToolStarted
     | ToolProgress
     | ToolFinished

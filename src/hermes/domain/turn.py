@@ -69,6 +69,9 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     client_tools: tuple[ClientTool, ...] = ()
     own_tools: tuple[str, ...] | None = None
     """Tools and toolsets of the agent that it may use; None: all that it has."""
+    stream_calls: bool = False
+    """Arguments for client tools are told as they come. Whoever hears them cannot take them back:
+    a model call that breaks off then is not repeated."""
     tool_choice: str | None = None
     """`none`, `required`, or the name of a tool; for the first call of the turn."""
     max_tool_calls: int | None = None

@@ -220,7 +220,7 @@ class TurnModel:
                 call = _RouteCall(client, path, (request, sink), others=len(order) > 1)
                 reply = await call.run()
             except ModelFailure as failure:
-                if not PLANS[failure.kind].fallback:
+                if sink.final or not PLANS[failure.kind].fallback:
                     raise
                 rests.failed(route, failure)
                 failures.append(failure)
@@ -298,6 +298,8 @@ class _RouteCall:
     async def _recover(self, fault: WireFault) -> None:
         """Prepare the next try, or raise the failure."""
         kind = classify(fault)
+        if self._sink.final:
+            raise self._failure(kind, fault)
         mended = mend(kind, fault, self._request, self._repairs)
         if mended is not None and self._mends < _MAX_MENDS:
             self._mends += 1

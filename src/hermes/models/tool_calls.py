@@ -11,6 +11,7 @@ unchanged, and the loop tells the model.
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -162,8 +163,10 @@ class _Slot:
 class CallAssembler:
     """Collects fragments; ids may come out empty or twice and are repaired later."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[int, str, str], None] = lambda *_: None) -> None:
+        """`tell` hears of arguments as they come: which call, its name, the piece."""
         self._slots: list[_Slot] = []
+        self._tell = tell
 
     def add(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
         slot = self._find(index, call_id, name)
@@ -176,6 +179,7 @@ class CallAssembler:
             slot.name += name
         if arguments:
             slot.arguments.append(arguments)
+            self._tell(self._slots.index(slot), slot.name, arguments)
 
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(

@@ -149,6 +149,8 @@ class Sink:
     def __init__(self, listener: CallListener | None) -> None:
         self._listener = listener
         self.heard = False
+        self.final = False
+        """Something was told that nobody can take back."""
 
     def text(self, text: str) -> None:
         self.heard = True
@@ -159,6 +161,10 @@ class Sink:
         self.heard = True
         if self._listener is not None:
             self._listener.on_reasoning(text)
+
+    def call(self, number: int, name: str, arguments: str) -> None:
+        if self._listener is not None and self._listener.on_call(number, name, arguments):
+            self.final = True
 
     def notice(self, code: str, text: str) -> None:
         if self._listener is not None:

@@ -39,6 +39,7 @@ from msgspec import Struct
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    CallDelta,
     MessageCompleted,
     Notice,
     ReasoningDelta,
@@ -88,6 +89,7 @@ Piece = (
     | Thought
     | Completed
     | ToolDone
+    | CallDelta
     | TurnStarted
     | ToolStarted
     | ToolProgress

@@ -141,6 +141,10 @@ class ScriptedModel:
                 listener.on_reasoning(piece)
             for piece in reply.pieces:
                 listener.on_text(piece)
+            for number, made in enumerate(reply.tool_calls):
+                half = len(made.arguments) // 2
+                for part in filter(None, (made.arguments[:half], made.arguments[half:])):
+                    listener.on_call(number, made.name, part)
         await asyncio.sleep(0)
         if reply.before_end is not None:
             await reply.before_end.wait()

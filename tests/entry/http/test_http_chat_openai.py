@@ -278,3 +278,37 @@ async def test_files_of_an_answer_are_data_urls_and_the_chat_goes_on(tmp_path: P
         )
         assert "".join(said) == text
         assert not any("MED" in each for each in said)
+
+
+async def test_arguments_for_the_client_are_streamed_as_they_come(tmp_path: Path) -> None:
+    rome, oslo = call("weather", city="Rome"), call("weather", city="Oslo")
+    hold = asyncio.Event()
+    script = Reply(pieces=("Let me see.",), tool_calls=(rome, oslo), before_end=hold)
+    async with served(tmp_path, script) as (client, door):
+        stream = await client.chat.completions.create(
+            model="hermes", messages=HI, tools=[WEATHER], stream=True
+        )
+        pieces: dict[int, list[str]] = {}
+        ids: list[str] = []
+        async for chunk in stream:
+            for part in chunk.choices[0].delta.tool_calls or ():
+                assert part.function is not None
+                pieces.setdefault(part.index, []).append(part.function.arguments or "")
+                ids += [part.id] if part.id else []
+            if sum(map(len, pieces.values())) == 4:
+                hold.set()  # all of it came while the model was still at it
+        assert ["".join(each) for each in pieces.values()] == ['{"city":"Rome"}', '{"city":"Oslo"}']
+        [run] = await door.ledger.runs(RunQuery())
+        assert run.outcome is not None
+        assert ids == [each.id for each in run.outcome.handed]
+
+
+async def test_only_calls_that_are_allowed_are_streamed(tmp_path: Path) -> None:
+    rome, oslo = call("weather", city="Rome"), call("weather", city="Oslo")
+    async with served(tmp_path, calls(rome, oslo)) as (client, _):
+        async with client.chat.completions.stream(
+            model="hermes", messages=HI, tools=[WEATHER], parallel_tool_calls=False
+        ) as stream:
+            final = await stream.get_final_completion()
+        made = final.choices[0].message.tool_calls or []
+        assert [each.function.arguments for each in made] == ['{"city":"Rome"}']

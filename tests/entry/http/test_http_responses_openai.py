@@ -247,3 +247,29 @@ async def test_a_conversation_and_its_errors(tmp_path: Path) -> None:
                 model="hermes", input="Hi", tools=[{"type": "web_search"}]
             )
         assert caught.value.param == "tools[0].type"
+
+
+async def test_arguments_for_the_client_are_streamed_as_they_come(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    made = call("get_weather", city="Rome")
+    model = ScriptedModel([Reply(pieces=("Hm.",), tool_calls=(made,), before_end=hold)])
+    async with openai_at(tmp_path, model) as (_, client):
+        events: list[Any] = []
+        async for event in await client.responses.create(
+            model="hermes", input="Weather?", tools=[TOOL], stream=True
+        ):
+            events.append(event)
+            if [each.type for each in events].count(DELTA) == 2:
+                hold.set()  # both came while the model was still at it
+        said = [each.delta for each in events if each.type == DELTA]
+        assert "".join(said) == '{"city":"Rome"}'
+        message, called = events[-1].response.output
+        assert (message.type, called.type, called.arguments) == (
+            "message",
+            "function_call",
+            '{"city":"Rome"}',
+        )
+        assert (await client.responses.retrieve(events[-1].response.id)).output[1] == called
+
+
+DELTA = "response.function_call_arguments.delta"

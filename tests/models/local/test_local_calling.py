@@ -114,6 +114,7 @@ def test_a_listener_hears_words_at_once_and_a_form_never() -> None:
         class Listener:
             on_text = staticmethod(seen.append)
             on_reasoning = on_notice = on_restart = staticmethod(lambda *_: None)
+            on_call = staticmethod(lambda *_: False)
 
         hidden = HiddenForms(Listener())
         for piece in pieces:

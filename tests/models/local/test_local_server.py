@@ -122,6 +122,9 @@ class _Heard:
 
     def on_reasoning(self, text: str) -> None: ...
 
+    def on_call(self, number: int, name: str, arguments: str) -> bool:
+        return False
+
     def on_notice(self, code: str, text: str) -> None: ...
 
     def on_restart(self) -> None: ...

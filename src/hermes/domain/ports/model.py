@@ -73,6 +73,12 @@ class CallListener(Protocol):
     def on_reasoning(self, text: str) -> None:
         """A piece of the reasoning arrived."""
 
+    def on_call(self, number: int, name: str, arguments: str) -> bool:
+        """A piece of the arguments of a tool call arrived; `number` counts the calls of the reply.
+
+        True: it was told to somebody who cannot take it back, so the call must not start over.
+        """
+
     def on_notice(self, code: str, text: str) -> None:
         """Something a person should know happened: waiting, retry, fallback."""
 

@@ -203,6 +203,7 @@ class HiddenForms:
     def __init__(self, listener: CallListener) -> None:
         self._listener = listener
         self.on_reasoning = listener.on_reasoning
+        self.on_call = listener.on_call
         self.on_notice = listener.on_notice
         self._hiding: bool | None = None
 

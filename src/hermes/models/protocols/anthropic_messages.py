@@ -397,6 +397,8 @@ class MessagesDecoder:
             self._sink.reasoning(delta.thinking)
         elif delta.partial_json:
             block.pieces.append(delta.partial_json)
+            made = [each for each in self._blocks.values() if each.head["type"] == "tool_use"]
+            self._sink.call(made.index(block), block.head.get("name") or "", delta.partial_json)
         elif delta.signature:
             block.signature += delta.signature
 

@@ -306,7 +306,7 @@ class ChatDecoder:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._split = ThinkSplitter(sink.text, sink.reasoning)
-        self._calls = CallAssembler()
+        self._calls = CallAssembler(sink.call)
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._finish: str | None = None

@@ -203,6 +203,8 @@ class ResponsesDecoder:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._items: dict[int, dict[str, Any]] = {}
+        self._begun: dict[int | None, str] = {}
+        """Where calls are in the output, and their names."""
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._response = _Response()
@@ -221,6 +223,12 @@ class ResponsesDecoder:
         elif kind in _REASONING:
             self._reasoning.append(event.delta or "")
             self._sink.reasoning(event.delta or "")
+        elif kind == "response.output_item.added" and event.item is not None:
+            if event.item.get("type") == "function_call":
+                self._begun[event.output_index] = str(event.item.get("name") or "")
+        elif kind == "response.function_call_arguments.delta" and event.output_index in self._begun:
+            number = list(self._begun).index(event.output_index)
+            self._sink.call(number, self._begun[event.output_index], event.delta or "")
         elif kind == "response.output_item.done" and event.item is not None:
             index = len(self._items) if event.output_index is None else event.output_index
             self._items[index] = event.item

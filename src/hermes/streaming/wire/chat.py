@@ -28,12 +28,13 @@ from msgspec.structs import replace
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    CallDelta,
     Notice,
     ToolStarted,
     TurnEvent,
     TurnFinished,
 )
-from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome, openai_call
+from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
@@ -239,6 +240,8 @@ class ChatStream:
         self._view = TurnView()
         self._text = _Joined()
         self._said = False
+        self._calls: dict[str, str] = {}
+        """Calls for the client of which arguments were told, and what of them."""
 
     def opening(self) -> bytes:
         """Return the first chunk: the client sees at once that it was heard."""
@@ -258,10 +261,21 @@ class ChatStream:
             case Completed(message):
                 self._text.complete(message)
                 return b""
+            case CallDelta():
+                return self._call(piece.call_id, piece.name, piece.arguments)
             case TurnFinished():
                 return self._finish(piece)
             case _:
                 return self._aside(piece)
+
+    def _call(self, call_id: str, name: str, arguments: str) -> bytes:
+        """Tell a piece of the arguments of a call; the first one with its id and name."""
+        new, told = call_id not in self._calls, self._calls.get(call_id, "")
+        self._calls[call_id] = told + arguments
+        number = list(self._calls).index(call_id)
+        head = {"id": call_id, "type": "function"} if new else {}
+        function = {"name": name, "arguments": arguments} if new else {"arguments": arguments}
+        return self._delta({"tool_calls": [{"index": number, **head, "function": function}]})
 
     def _aside(self, piece: Piece) -> bytes:
         match piece:
@@ -295,9 +309,11 @@ class ChatStream:
 
     def _finish(self, finished: TurnFinished) -> bytes:
         out = b""
-        if finished.handed:
-            calls = enumerate(map(openai_call, finished.handed))
-            out = self._delta({"tool_calls": [{"index": at, **call} for at, call in calls]})
+        for call in finished.handed:
+            known = self._calls.get(call.id, "")
+            rest = call.arguments[len(known) :] if call.arguments.startswith(known) else ""
+            if rest or call.id not in self._calls:
+                out += self._call(call.id, call.name, rest)
         reason = _finish_reason(finished, self._view.last)
         told = {"content": finished.logprobs, "refusal": None} if finished.logprobs else None
         choice = {"index": 0, "delta": {}, "logprobs": told, "finish_reason": reason}

@@ -12,6 +12,7 @@ from hermes.domain.approvals import ApprovalRequest, Decision
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    CallDelta,
     SteerTaken,
     ToolProgress,
     TurnFinished,
@@ -40,7 +41,7 @@ Named = tuple[str, Fields]
 
 
 def aside_fields(
-    event: ToolProgress | ApprovalAsked | ApprovalAnswered | SteerTaken,
+    event: CallDelta | ToolProgress | ApprovalAsked | ApprovalAnswered | SteerTaken,
     redact: Callable[[str], str],
 ) -> Named:
     """Return an event that runs and sessions tell in the same way."""
@@ -51,6 +52,8 @@ def aside_fields(
             return "approval.request", approval_fields(request, redact)
         case ApprovalAnswered(approval_id=approval_id, decision=decision):
             return "approval.responded", {"id": approval_id, **decision_fields(decision)}
+        case CallDelta(call_id=call_id, name=name, arguments=arguments):
+            return "tool_call.delta", {"call_id": call_id, "tool": name, "delta": arguments}
         case SteerTaken(text=text):
             return "steer.taken", {"text": text}
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    CallDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -190,6 +191,8 @@ class ResponseStream:
         self._awaited: dict[str, int] = {}
         """Own calls that have not ended, in order, and where their items are."""
         self._results: dict[str, ToolFinished] = {}
+        self._streamed: dict[str, int] = {}
+        """Calls for the client whose arguments are being told, and where their items are."""
 
     @property
     def resource(self) -> ResponseResource:
@@ -223,6 +226,11 @@ class ResponseStream:
         self._take_all(event)
         for call in event.handed:
             self._call(call)
+        for index in self._streamed.values():
+            item = self._items[index]
+            assert isinstance(item, FunctionCallItem)
+            self._items[index] = item = replace(item, status="incomplete")
+            self._item_done(index, item)
         status, cut_off = self._ending(event, ended)
         self._close_reasoning()
         self._close_message("completed" if status == "completed" else "incomplete")
@@ -279,6 +287,8 @@ class ResponseStream:
                 if differs and self._message is not None:
                     self._message.start_over(message.text)
                 self._complete(message)
+            case CallDelta():
+                self._stream_call(piece)
             case ToolStarted() if piece.call_id not in self._calls:
                 arguments = msgspec.json.encode(piece.arguments).decode()
                 self._call(ToolCall(id=piece.call_id, name=piece.name, arguments=arguments))
@@ -348,6 +358,8 @@ class ResponseStream:
     # -- tools ------------------------------------------------------------------
 
     def _call(self, call: ToolCall) -> None:
+        if call.id in self._streamed:
+            self._end_streamed(call)
         if call.id in self._calls:
             return
         number = self._calls[call.id] = len(self._calls)
@@ -362,6 +374,45 @@ class ResponseStream:
         self._added(item)
         self._emit("response.mcp_call.in_progress", {"item_id": item.id, "output_index": place})
         self._items.append(item)
+
+    def _stream_call(self, piece: CallDelta) -> None:
+        """Tell a piece of the arguments of a call for the client."""
+        if piece.call_id not in self._streamed:
+            number = self._calls[piece.call_id] = len(self._calls)
+            item = FunctionCallItem(
+                id=f"fc_{self._ids}_{number}",
+                call_id=piece.call_id,
+                name=piece.name,
+                arguments="",
+                status="in_progress",
+            )
+            self._close_reasoning()
+            index = self._streamed[piece.call_id] = len(self._items)
+            self._emit("response.output_item.added", {"output_index": index, "item": item})
+            self._items.append(item)
+        index = self._streamed[piece.call_id]
+        item = self._streamed_item(index, piece.arguments)
+        place = {"item_id": item.id, "output_index": index}
+        event = "response.function_call_arguments.delta"
+        self._emit(event, {**place, "delta": piece.arguments})
+
+    def _streamed_item(self, index: int, more: str) -> FunctionCallItem:
+        item = self._items[index]
+        assert isinstance(item, FunctionCallItem)
+        self._items[index] = item = replace(item, arguments=item.arguments + more)
+        return item
+
+    def _end_streamed(self, call: ToolCall) -> None:
+        """End a call whose arguments were told as they came."""
+        index, said = self._streamed.pop(call.id), self._redact(call.arguments)
+        item = self._streamed_item(index, "")
+        place = {"item_id": item.id, "output_index": index}
+        event = "response.function_call_arguments"
+        if said.startswith(item.arguments) and (rest := said[len(item.arguments) :]):
+            self._emit(f"{event}.delta", {**place, "delta": rest})
+        self._emit(f"{event}.done", {**place, "name": call.name, "arguments": said})
+        self._items[index] = item = replace(item, arguments=said, status="completed")
+        self._item_done(index, item)
 
     def _client_call(self, item_id: str, call: ToolCall, arguments: str) -> None:
         item = FunctionCallItem(

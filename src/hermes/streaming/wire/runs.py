@@ -32,6 +32,7 @@ import msgspec
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    CallDelta,
     MessageCompleted,
     Notice,
     ReasoningDelta,
@@ -173,7 +174,7 @@ class SessionStream:
                 return self._complete(piece)
             case TurnFinished():
                 return self._finish(piece)
-            case ToolProgress() | ApprovalAsked() | ApprovalAnswered() | SteerTaken():
+            case CallDelta() | ToolProgress() | ApprovalAsked() | ApprovalAnswered() | SteerTaken():
                 return [aside_fields(piece, self._redact)]
             case _:
                 return [_about(piece)]

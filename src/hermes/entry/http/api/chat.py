@@ -242,6 +242,7 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
     body = call.body
     talk = read_conversation(body.messages)
     options = turn_options(body, talk.instructions)
+    options = replace(options, stream_calls=bool(body.stream))
     choice, digest = await _session(call, agent_id, talk), None
     if choice == SessionChoice():
         digest, choice = talk.digest, await _same_chat(call, agent_id, talk)

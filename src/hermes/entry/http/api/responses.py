@@ -283,6 +283,7 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest
         message = "A response in the background has to be stored."
         raise Problem(400, message, code="background_needs_store", param="background")
     options = turn_options(body, body.instructions or "")
+    options = replace(options, stream_calls=bool(body.stream and not body.background))
     said = read_items(
         ("conversation_history", body.conversation_history or ()), ("input", body.input or ())
     )
