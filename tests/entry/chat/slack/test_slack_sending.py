@@ -67,6 +67,8 @@ async def test_rich_blocks_show_headings_code_and_dividers() -> None:
         assert code["elements"][0]["type"] == "rich_text_preformatted"
         assert code["elements"][0]["elements"][0]["text"] == "if a < b:\n    pass"
         assert (rule["type"], end["text"]["text"]) == ("divider", "end")
+        await adapter.send(outgoing("D1", "a < b"))
+        assert slack.replies("D1")[1].blocks[0]["text"] == {"type": "plain_text", "text": "a < b"}
         many = "\n".join(f"*h{n}*" for n in range(60))
         assert "blocks" not in look(outgoing("D1", many, "plain"), rich=True)
 

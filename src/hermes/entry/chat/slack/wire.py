@@ -221,7 +221,7 @@ def look(outgoing: Outgoing, *, rich: bool) -> dict[str, Any]:
     blocks = list[dict[str, Any]]()
     if marked and rich:
         blocks += rich_blocks(text)
-    elif outgoing.buttons:
+    elif rich or outgoing.buttons:
         blocks += sections(text, "mrkdwn" if marked else "plain_text")
     for number, row in enumerate(outgoing.buttons):
         elements = [_button(each, f"hermes_{number}_{n}") for n, each in enumerate(row)]
