@@ -19,6 +19,7 @@ import posixpath
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -165,6 +166,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     """Each session without a project starts in an empty workspace of its own."""
 
 
+@cache
 def load_backend(name: str) -> Backend:
     installed = entry_points(GROUP)
     if name not in installed:

@@ -42,13 +42,22 @@ async def test_opening_a_run_commits_the_run_its_session_and_its_message(ledger:
 
 
 async def test_a_run_knows_the_turn_that_took_its_message(ledger: Ledger) -> None:
-    opened = await ledger.open_run(new_run())
+    opened = await ledger.open_run(new_run(idempotency_key="once"))
     ended = await answer_run(ledger, opened)
     assert ended.turn_id == "t-r1"
     (entry,) = await ledger.entries_of_turn("t-r1")
     assert (entry.id, entry.state) == (opened.entry.id, InboxState.ANSWERED)
     assert await ledger.unanswered(["api_server"]) == []
     assert await ledger.entries_of_turn("nobody") == []
+
+
+async def test_what_nobody_can_repeat_leaves_the_inbox_when_it_is_answered(ledger: Ledger) -> None:
+    opened = await ledger.open_run(new_run())
+    ended = await answer_run(ledger, opened)
+    assert ended.turn_id == "t-r1"
+    assert await ledger.run("r1") == ended
+    assert await ledger.entry(opened.entry.id) is None
+    assert await ledger.unanswered(["api_server"]) == []
 
 
 async def test_a_repeated_idempotency_key_finds_the_first_run(ledger: Ledger) -> None:

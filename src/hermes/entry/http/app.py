@@ -335,7 +335,7 @@ def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
 def _fingerprint(scope: Scope, body: bytes) -> str:
     digest = hashlib.sha256(f"{scope['method']} ".encode() + scope["raw_path"] + b"\n")
     digest.update(body)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
 
 
 def _unexpected(request_id: str) -> Problem:

@@ -15,6 +15,15 @@ from hermes.streaming.wire.response_resource import Item, OutputText, ResponseRe
 Fields = dict[str, Any]
 
 
+class StreamEvent(Struct, frozen=True, kw_only=True):
+    """A server-sent event as it is on the wire."""
+
+    data: str
+    """The JSON of what the stream tells, or `[DONE]`."""
+    event: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+
+
 class ChunkFunction(Struct, frozen=True, kw_only=True):
     """A piece of what the client should call."""
 

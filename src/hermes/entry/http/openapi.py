@@ -30,6 +30,7 @@ from hermes.entry.http.endpoint import (
     TextAnswer,
 )
 from hermes.entry.http.errors import ErrorBody
+from hermes.entry.http.events import StreamEvent
 from hermes.entry.http.request import HEADERS, MAX_ID_DIGITS, BodyPlan
 
 _PAGE = Path(__file__).with_name("docs.html")
@@ -124,7 +125,7 @@ class _Schemas:
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         asked: dict[Any, None] = {}
-        told: dict[Any, None] = {ErrorBody: None}
+        told: dict[Any, None] = {ErrorBody: None, StreamEvent: None}
         for endpoint in endpoints:
             query = (_without_none(field.type) for field in _query_fields(endpoint.query))
             asked.update((kind, None) for kind in (endpoint.body, *query))
@@ -141,7 +142,7 @@ class _Schemas:
         for struct, fields in (asks | tells).items():
             schema = self.components[struct.__name__]
             if struct not in asks:
-                sent = (each.encode_name for each in fields if _always_sent(each))
+                sent = (each.encode_name for each in fields if _always_sent(struct, each))
                 schema["required"] = list(dict.fromkeys([*schema.get("required", ()), *sent]))
             for field in fields:
                 _describe(
@@ -224,11 +225,11 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 def _media_type(kind: Any, schemas: _Schemas, answer: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(kind, Events):
         return kind if isinstance(kind, str) else _JSON, {"schema": schemas.of(kind)}
-    # 3.1 has no word for one event of many, so the schema is that of the data of one. Where there
-    # is nothing but the stream, generated clients read it as a whole, as text.
-    event = schemas.of(kind.kind)
-    whole = event if isinstance(answer, tuple) else {"anyOf": [event, {"type": "string"}]}
-    return EVENT_STREAM, {"schema": whole}
+    # 3.1 has no word for one event of many: some tools take the schema for that of its data, some
+    # for that of the event. Generated clients read what is nothing but a stream as text.
+    either = [schemas.of(kind.kind), schemas.of(StreamEvent)]
+    whole = [] if isinstance(answer, tuple) else [{"type": "string"}]
+    return EVENT_STREAM, {"schema": {"anyOf": either + whole}}
 
 
 def _error_statuses(endpoint: Endpoint) -> set[int]:
@@ -302,8 +303,10 @@ def _structs(kinds: Iterable[Any]) -> dict[type, tuple[msgspec.inspect.Field, ..
     return found
 
 
-def _always_sent(field: msgspec.inspect.Field) -> bool:
+def _always_sent(struct: Any, field: msgspec.inspect.Field) -> bool:
     """Tell whether an answer has the field in any case: it is not left out where unset."""
+    if struct.__struct_config__.omit_defaults:
+        return field.required
     given = (field.default, field.default_factory)
     return field.required or any(each is not msgspec.NODEFAULT for each in given)
 

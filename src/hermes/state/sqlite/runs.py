@@ -114,7 +114,9 @@ class RunPart(LedgerPart):
                 kept = {"outcome": bare, "said_id": said["id"]}
             row = row_of(db, "runs.finish", values | kept | _through(db, end))
             _append(db, run_id, row["last_event"], texts, at)
-            change(db, "runs.mark_answered", (run_id,))
+            if change(db, "runs.mark_answered", (run_id,)):
+                change(db, "runs.keep_turn", (run_id,))
+                change(db, "runs.leave_inbox", (run_id,))
             return True
 
         return await self._write(work)

@@ -336,7 +336,7 @@ def digest_of(said: Sequence[Utterance]) -> str:
             calls = [(call.name, call.arguments) for call in one.calls]
             shown = [each.url for each in one.pictures]
             digest.update(encode((role, one.text.strip(), shown, calls)))
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
 
 
 def _together(said: Sequence[Utterance]) -> Utterance:

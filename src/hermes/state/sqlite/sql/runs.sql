@@ -121,6 +121,15 @@ UPDATE inbox SET state = 'answered', message = json_set(
 WHERE id = (SELECT inbox_id FROM runs WHERE id = ?) AND state = 'taken'
   AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = inbox.turn_id AND t.finished_at IS NULL);
 
+-- name: keep_turn
+-- Let a run whose message was answered know its turn by itself.
+UPDATE runs SET ended_turn = i.turn_id FROM inbox i
+WHERE runs.id = ? AND idempotency_key IS NULL AND i.id = inbox_id AND i.state = 'answered';
+
+-- name: leave_inbox
+-- Forget the message of such a run: it is in the history.
+DELETE FROM inbox WHERE id = (SELECT inbox_id FROM runs WHERE id = ? AND ended_turn IS NOT NULL);
+
 -- name: delete
 -- Forget a run; its log goes with it.
 DELETE FROM runs WHERE id = ?;
