@@ -1,6 +1,6 @@
 """Open WebUI in a browser: the model list, a tool, consent by typing, Stop, Continue, one session.
 
-    python open_webui.py ADDRESS FOLDER     (needs playwright and chromium; screenshots go to FOLDER)
+python open_webui.py ADDRESS FOLDER     (needs playwright and chromium; screenshots go to FOLDER)
 """
 
 import json
