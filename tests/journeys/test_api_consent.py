@@ -17,6 +17,10 @@ from fakes.model import Call, FakeModelServer, Rule, Script, Step
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("consent")]
 ASKS = "I need your consent to run this: answer yes or no."
+SCRIPT = Call(
+    name="execute_code",
+    arguments={"code": "from hermes_tools import terminal\nterminal('rm -rf m')"},
+)
 LIST = Call(name="terminal", arguments={"command": "ls"})
 LOCAL: dict[str, Any] = {"terminal": {"backend": "local"}}
 
@@ -36,6 +40,10 @@ def _script() -> Script:
                 Step(calls=[Call(name="terminal", arguments={"command": "ls"})]),
                 Step(text="Listed."),
             ],
+        ),
+        Rule(
+            contains="use a program",
+            steps=[Step(calls=[SCRIPT]), Step(text="It is clean.")],
         ),
         Rule(contains="thanks", steps=[Step(text="Any time.")]),
         Rule(contains="instead", steps=[Step(text="As you like.")]),
@@ -305,3 +313,16 @@ async def test_an_expired_question_is_said_so(tmp_path: Path) -> None:
         assert there.exists()
         assert await chat.say("thanks") == "Any time."
         assert len(set(chat.sessions)) == 1
+
+
+async def test_what_a_script_asks_for_is_asked_in_the_chat(
+    world: ClientWorld, client: AsyncOpenAI
+) -> None:
+    there, chat = folder(world, "m"), WebChat(client, stream=True)
+    said = await chat.say("Please use a program")
+    for _ in range(2):  # the script as a whole, and what it runs
+        if said != "It is clean.":
+            assert ASKS in said
+            said = await chat.say("yes")
+    assert said == "It is clean."
+    assert not there.exists()

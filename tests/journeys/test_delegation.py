@@ -63,16 +63,19 @@ def offered(server: FakeModelServer, text: str) -> set[str]:
 
 async def test_a_child_has_a_session_tools_and_a_budget_of_its_own(tmp_path: Path) -> None:
     todo = Step(calls=[Call(name="todo", arguments={})])
+    write = Step(calls=[Call(name="write_file", arguments={"path": "beds", "content": "3"})])
+    read = Step(calls=[Call(name="read_file", arguments={"path": "beds"})])
     rules = [
-        Rule(contains="count the beds", steps=[todo, Step(text="Three beds.")]),
-        Rule(contains="begin", steps=[delegating(**COUNT), Step(text="done")]),
+        Rule(contains="count the beds", steps=[write, Step(text="Three beds.")]),
+        Rule(contains="begin", steps=[delegating(**COUNT), read, Step(text="done")]),
         Rule(contains="dig", steps=[todo] * 9),
         Rule(contains="again", steps=[delegating(goal="dig", toolsets=["todo"]), Step(text="ok")]),
     ]
     limits = {"delegation": {"max_iterations": 2}}
     async with at_work(tmp_path, rules, **limits) as (app, server):
         session = await app.gateway.open_session("main", "cli", "ann")
-        (result,) = await said(app, session, "begin")
+        result, beds = await said(app, session, "begin")
+        assert beds == "1|3", "they work on the same files"
         (child,) = await app.ledger.sessions(SessionQuery(source="task"))
         assert result.startswith(f"Three beds.\n[{child.id}: 2 model calls, ")
         assert (child.parent_id, child.lineage) == (session.id, Lineage.DELEGATION)
@@ -85,7 +88,7 @@ async def test_a_child_has_a_session_tools_and_a_budget_of_its_own(tmp_path: Pat
         assert ours - theirs == {"clarify", "delegate_task", "execute_code"}
         # What it spends counts where it was asked for.
         spent = await app.ledger.spent(session_id=session.id)
-        assert (spent.calls, (await app.ledger.spent(session_id=child.id)).calls) == (4, 2)
+        assert (spent.calls, (await app.ledger.spent(session_id=child.id)).calls) == (5, 2)
         # A budget of two calls, then one without tools.
         *_, result = await said(app, session, "again")
         assert "3 model calls" in result

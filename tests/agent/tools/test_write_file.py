@@ -48,3 +48,12 @@ async def test_more_than_the_loop_can_carry_is_not_written_in_one_call(tmp_path:
         result = await Toolbox(env).do("write_file", path="big", content="a" * (10 * 2**20 + 1))
         assert "too large" in str(result.content)
     assert not (tmp_path / "big").exists()
+
+
+async def test_yaml_that_does_not_parse_is_told(tmp_path: Path) -> None:
+    async with local_environment(tmp_path) as env:
+        tools = Toolbox(env)
+        bad = await tools.text("write_file", path="a.yaml", content="a: [1\nb: 2\n")
+        assert "It does not parse: line 2: " in bad
+        good = "a: !special {b: 1}\n---\nc: 2\n"
+        assert "does not parse" not in await tools.text("write_file", path="b.yml", content=good)

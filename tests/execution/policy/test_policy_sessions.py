@@ -285,3 +285,15 @@ async def test_a_long_file_is_judged_in_another_process_too(
     assert await session.judge(command="sh long.sh") is Gate.ALLOW
     monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
     assert await session.judge(command="sh long.sh") is Gate.ASK
+
+
+async def test_a_script_behind_walls_asks_before_it_loses_the_project(tmp_path: Path) -> None:
+    policy = HostPolicy(LiveSettings(), {"HOME": "/home/u"}, tmp_path)
+    behind = FakeEnvironment(cwd="/project", exposed=("/project",))
+
+    async def gate(code: str) -> Gate:
+        intent = Intent(code=code)
+        return (await policy.judge(intent, behind, grants=(), trusted=False)).gate
+
+    assert await gate("import shutil; shutil.rmtree('/project/src')") is Gate.ASK
+    assert await gate("from hermes_tools import read_file; print(read_file('a'))") is Gate.ALLOW

@@ -59,6 +59,22 @@ async def load_if_there(environment: Environment, path: str) -> TextFile | None:
 
 
 _MAX_CHARS = 500_000
+_MAX_YAML = 50_000
+"""Its parser is slow."""
+
+
+def _yaml_problem(text: str) -> str:
+    import yaml  # noqa: PLC0415 - few files are YAML
+
+    try:
+        for _ in yaml.parse(text, Loader=yaml.SafeLoader):
+            pass
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        return f"line {line}: {error.problem}"
+    except yaml.YAMLError as error:
+        return str(error)
+    return ""
 
 
 def syntax_problem(path: str, text: str) -> str:
@@ -75,6 +91,8 @@ def syntax_problem(path: str, text: str) -> str:
             json.loads(text)
         elif path.endswith(".toml"):
             tomllib.loads(text)
+        elif path.endswith((".yaml", ".yml")) and len(text) < _MAX_YAML:
+            return _yaml_problem(text)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
