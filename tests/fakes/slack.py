@@ -92,8 +92,7 @@ class FakeSlack:
         self._numbers = itertools.count(1)
         self._tickets: set[str] = set()
         self._changed = asyncio.Event()
-        self._all: list[web.WebSocketResponse] = []
-        self._transports: list[asyncio.Transport] = []
+        self._transports: dict[web.WebSocketResponse, asyncio.Transport] = {}
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -113,7 +112,7 @@ class FakeSlack:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for transport in self._transports:
+        for transport in self._transports.values():
             transport.abort()
         assert self._runner is not None
         await self._runner.cleanup()
@@ -250,8 +249,8 @@ class FakeSlack:
 
     def cut(self, count: int | None = None) -> None:
         """Break connections, the oldest first."""
-        for transport in [self._transports[self._all.index(s)] for s in self.sockets[:count]]:
-            transport.abort()
+        for socket in self.sockets[:count]:
+            self._transports[socket].abort()
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
         ticket = request.query.get("ticket", "")
@@ -264,9 +263,8 @@ class FakeSlack:
         info = {"num_connections": len(self.sockets) + 1, "debug_info": {"host": "fake"}}
         await socket.send_str(json.dumps({"type": "hello", **info}))
         self.sockets.append(socket)
-        self._all.append(socket)
         assert request.transport is not None
-        self._transports.append(request.transport)
+        self._transports[socket] = request.transport
         for envelope_id in list(self.unacked):
             if len(self.sockets) == 1:
                 self.redeliver(envelope_id)

@@ -128,15 +128,14 @@ class SlackApi:
 
     async def socket(self) -> "ClientWebSocketResponse":
         """Open a Socket Mode connection: an address for this one time, and then its socket."""
-        settings, session = self._settings, self._session
-        client = self._client(settings.app_token)
-        token = {"app_token": settings.app_token}
-        found = await self.call(client, "apps_connections_open", token)
-        url, beat = str(found.get("url") or ""), settings.heartbeat
-        proxy = None if on_this_machine(url) else client.proxy
+        session, token = self._session, {"app_token": self._settings.app_token}
+        client, beat = self._client(token["app_token"]), self._settings.heartbeat
         assert session is not None
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
+                found = await self.call(client, "apps_connections_open", token)
+                url = str(found.get("url") or "")
+                proxy = None if on_this_machine(url) else client.proxy
                 return await session.ws_connect(url, autoping=False, heartbeat=beat, proxy=proxy)
         except self._library.lost as error:
             # The address has a ticket in it, which the library's words may show.
