@@ -36,6 +36,7 @@ async def runs_on(
         runs = Runs(core.gateway, group, redact=redact, max_open=max_open)
         with core.gateway.doors.attached(RunsDoor(runs)):
             yield runs
+        runs.drop_put_off()
 
 
 async def restarted(core: Core, runs: Runs) -> None:

@@ -77,7 +77,7 @@ def open_door(context: DoorContext) -> ApiDoor:
         grace_seconds=settings.grace_seconds,
         max_message_bytes=settings.max_body_bytes,
     )
-    return ApiDoor(server, runs, app.ledger, app.clock, context.group)
+    return ApiDoor(server, runs, app.ledger, app.clock, context.group, app.answers)
 
 
 def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpContext:

@@ -6,7 +6,9 @@ import pytest
 
 from fakes.asking import Asking, asks
 from fakes.http_runs import door
+from fakes.runs_on import asked
 from hermes.domain.approvals import ApprovalState
+from hermes.entry.http.api.consent import ANSWER, hand_in_left
 
 
 async def test_an_approval_is_shown_with_the_run_and_answered_there(tmp_path: Path) -> None:
@@ -87,3 +89,20 @@ async def test_an_approval_is_listed_answered_once_and_still_readable(tmp_path: 
         await at.ended(run_id)
         assert (await at.owner.get("/v1/approvals")).json()["data"] == []
         assert (await at.owner.get(path)).json()["state"] == "approved"
+
+
+async def test_an_answer_that_a_crash_kept_back_is_handed_in_at_the_start(tmp_path: Path) -> None:
+    asking = Asking()
+    async with door(tmp_path, asks("danger"), tools=asking.tools) as at:
+        asking.at = at
+        given = {"approval_id": "appr_c0", "choice": "once", "by": "chat", "text": ""}
+        opened = await at.behind.runs.start(asked("x", request={ANSWER: given}))
+        assert await asking.next() == "appr_c0"
+        await hand_in_left(at.ledger, at.behind.context.answers)
+        ended = await at.behind.runs.wait(opened.run)
+        assert ended.outcome is not None
+        assert ended.outcome.text == "Done."
+        approval = await at.ledger.approval("appr_c0")
+        assert approval is not None
+        assert approval.decision is not None
+        assert (approval.decision.choice, approval.decision.by) == ("once", "chat")

@@ -117,6 +117,9 @@ async def served(
 async def ask(client: openai.AsyncOpenAI, way: str) -> str | None:
     if way == "responses":
         return (await client.responses.create(model="hermes", input="Pay the bill.")).output_text
+    if way == "unstored":
+        asked = client.responses.create(model="hermes", input="Pay the bill.", store=False)
+        return (await asked).output_text
     if way == "stream":
         async with client.chat.completions.stream(model="hermes", messages=HI) as stream:
             return (await stream.get_final_completion()).choices[0].message.content
@@ -141,7 +144,7 @@ async def test_a_connection_that_breaks_during_a_tool_has_one_effect(
         assert len(await door.ledger.runs(RunQuery())) == 1
 
 
-@pytest.mark.parametrize("way", ["chat", "responses", "stream"])
+@pytest.mark.parametrize("way", ["chat", "responses", "stream", "unstored"])
 async def test_an_answer_that_is_lost_is_given_again(tmp_path: Path, way: str) -> None:
     script = (calls(call("pay")), say("Paid."))
     async with served(tmp_path, *script, cut_answers=1) as (client, door, _, payments):

@@ -10,7 +10,7 @@ ids, and then the rest.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -205,6 +205,7 @@ class Runs(Follower):
         """Their agents while they are committed: a burst counts before its first is under way."""
         self._left: set[str] = set()
         """Those whose client has gone and may come back."""
+        self._put_off: set[asyncio.Task[None]] = set()
         self._refused: dict[tuple[str, str], None] = {}
         """Key and fingerprint of requests that were not taken: their retries repeat no run."""
 
@@ -322,6 +323,28 @@ class Runs(Follower):
             self._left.discard(run.id)
         if live.joined == joined:
             await self.stop(run, left=True)
+
+    def later(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something in a while, unless this process has stopped by then."""
+
+        async def wait() -> None:
+            await self._clock.sleep(seconds)
+            try:
+                await work()
+            except HermesError as failure:
+                log.error("work put off could not be done: %s", failure.message)
+
+        task = self._group.create_task(wait())
+        self._put_off.add(task)
+        task.add_done_callback(self._put_off.discard)
+
+    def drop_put_off(self) -> None:
+        for task in tuple(self._put_off):
+            task.cancel()
+
+    async def close(self, seconds: float) -> None:
+        self.drop_put_off()
+        await super().close(seconds)
 
     def said_nothing(self, run: Run) -> bool:
         live = self._live.get(run.id)

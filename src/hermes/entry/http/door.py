@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.door import Door
 from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.services import BackgroundWork
@@ -12,6 +13,7 @@ from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
 from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
+from hermes.entry.http.api.consent import hand_in_left
 from hermes.entry.http.api.responses import forget_unstored
 from hermes.entry.http.server import HttpServer
 
@@ -75,16 +77,19 @@ class ApiDoor(ListeningDoor):
         ledger: Ledger,
         clock: Clock,
         group: asyncio.TaskGroup,
+        answers: ApprovalAnswers,
     ) -> None:
         super().__init__(PLATFORM, server, clock, group)
         self.follower = self._runs = runs
         self._ledger = ledger
+        self._answers = answers
 
     def services(self) -> Sequence[BackgroundWork]:
         return (self._runs.keep_tidy, self._keep_forgetting)
 
     async def _keep_forgetting(self) -> None:
-        """Now and then delete responses that nobody wants stored, until cancelled."""
+        """Hand in what a crash left; now and then delete responses that nobody wants stored."""
+        await hand_in_left(self._ledger, self._answers)
         while True:
             await forget_unstored(self._ledger, self._clock.now())
             await self._clock.sleep(FORGET_EVERY_SECONDS)

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from hermes.control.follow import goes_on_later
@@ -264,7 +264,7 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
         id=_completion_id(),
         kind=RunKind.CHAT,
         digest=digest,
-        request={"section": to_builtins(given.section), "prefill": prefill},
+        request={**given.kept(call), "prefill": prefill},
     )
     return request, given
 

@@ -13,20 +13,25 @@ are understood, too: the last words of the agent name what is answered.
 """
 
 import re
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.admission.approval_replies import Answer, read_answer, settled_text
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.runs.sections import Progress, TurnSection
 from hermes.domain.approvals import Approval, ApprovalKind, ApprovalState, Choice, Decision
 from hermes.domain.keys import Action
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunQuery, SessionChoice
-from hermes.entry.http.access import AnyCall
+from hermes.entry.http.access import OPEN_STATES, AnyCall
 from hermes.entry.http.api.conversation import Conversation, bad_value
 from hermes.entry.http.errors import Problem
 
 MAX_REASON = 2000
+ANSWER = "answer"
+"""Where a run keeps the answer that its request gives."""
 _NAMED = re.compile(r"\(`(appr_[0-9a-f]{24})`\)\s*\Z")
 _PROGRESS: dict[str, Progress] = {"text": "text", "reasoning": "reasoning"}
 
@@ -38,15 +43,31 @@ class TypedAnswer(Struct, frozen=True, kw_only=True):
     section: TurnSection
     answer: Answer | None = None
 
+    def kept(self, call: AnyCall) -> dict[str, Any]:
+        """Return what is kept with the run: how it is told, and the answer it gives."""
+        given = {} if self.answer is None else {**to_builtins(self.answer), "by": call.caller.name}
+        return {"section": to_builtins(self.section), ANSWER: given}
+
     async def give(self, call: AnyCall) -> None:
         """Hand the answer in, once somebody waits for the rest of the turn."""
-        answer, answers, by = self.answer, call.context.answers, call.caller.name
-        if answer is None:
-            return
-        if answer.choice is None:
-            await answers.reply(answer.approval_id, answer.text, by=by)
-        else:
-            await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
+        if self.answer is not None:
+            await _hand_in(call.context.answers, self.answer, call.caller.name)
+
+
+async def hand_in_left(ledger: Ledger, answers: ApprovalAnswers) -> None:
+    """Hand in answers that a crash kept from it, after their runs were opened."""
+    for run in await ledger.runs(RunQuery(states=OPEN_STATES, limit=None)):
+        if given := dict(run.request.get(ANSWER) or {}):
+            by = given.pop("by")
+            await _hand_in(answers, convert(given, Answer), by)
+
+
+async def _hand_in(answers: ApprovalAnswers, answer: Answer, by: str) -> None:
+    """Record an answer; one that is settled stays as it is."""
+    if answer.choice is None:
+        await answers.reply(answer.approval_id, answer.text, by=by)
+    else:
+        await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
 
 
 def wanted_section(call: AnyCall) -> TurnSection:

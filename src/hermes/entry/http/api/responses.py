@@ -22,7 +22,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
 from hermes.domain.messages import Message, ToolMessage
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
+from hermes.domain.runs import RETRIED_WITHIN, Run, RunKind, RunQuery, RunState, SessionChoice
 from hermes.domain.session import Session
 from hermes.entry.http.access import (
     AnyCall,
@@ -72,6 +72,8 @@ CreateCall = Call[CreateResponse, None]
 CREATED = re.compile(r"conv_[0-9a-f]{24}\Z")
 """The id of a conversation that was created, and is no name of the client's choice."""
 KEEP_FOR_REPEATS = 86400.0
+KEEP_FOR_SOCKETS = 3600.0
+"""As old as a connection may get that remembers what is not stored."""
 KEPT_WHEN_TRUNCATED = 100
 STOPPING_SECONDS = 10.0
 _PAGE = 200
@@ -305,8 +307,7 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest
         title=place.named,
         id=response_id,
         kind=RunKind.RESPONSE,
-        request=_kept(call, response_id, agent, own=place.own)
-        | {"section": to_builtins(answered.section)},
+        request=_kept(call, response_id, agent, own=place.own) | answered.kept(call),
         logged=bool(body.background),
     )
     if body.truncation == "auto":
@@ -322,6 +323,7 @@ def _kept(call: CreateCall, response_id: str, agent: ServedAgent, *, own: bool) 
         "input": to_builtins(listed_input(call.body, response_id)),
         "store": base.store,
         "own_session": own,
+        "retries": call.headers.retry_count is not None and call.connection is None,
         "fingerprint": call.fingerprint,
     }
 
@@ -537,7 +539,12 @@ def _is_stored(run: Run) -> bool:
 
 
 async def _forget_unstored(context: HttpContext, run: Run) -> None:
-    if not _is_stored(run) and run.outcome is not None and _due(run, context.clock.now()):
+    if _is_stored(run) or run.outcome is None or not _due(run, context.clock.now()):
+        return
+    if run.request.get("retries"):
+        # The answer may be lost on its way: a retry gets it, and does nothing once more.
+        context.runs.later(RETRIED_WITHIN, partial(_forget, context.ledger, run))
+    else:
         await _forget(context.ledger, run)
 
 
@@ -547,7 +554,7 @@ async def forget_unstored(ledger: Ledger, now: float) -> int:
     while True:
         query = RunQuery(kinds=(RunKind.RESPONSE,), states=_ENDED, limit=_PAGE, offset=offset)
         page = await ledger.runs(query)
-        due = [run for run in page if not _is_stored(run) and _due(run, now)]
+        due = [run for run in page if not _is_stored(run) and _due(run, now - KEEP_FOR_SOCKETS)]
         for run in due:
             await _forget(ledger, run)
         forgotten += len(due)
@@ -559,7 +566,7 @@ async def forget_unstored(ledger: Ledger, now: float) -> int:
 def _due(run: Run, now: float) -> bool:
     asked = run.outcome is not None and run.outcome.asked is not None
     kept = run.idempotency_key is not None or asked
-    return not kept or run.updated_at < now - KEEP_FOR_REPEATS
+    return run.updated_at <= now - (KEEP_FOR_REPEATS if kept else 0.0)
 
 
 async def _forget(ledger: Ledger, run: Run) -> None:
