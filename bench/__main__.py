@@ -29,6 +29,7 @@ BENCHES = (
     "many_sessions",
     "growth",
     "memory",
+    "agents",
     "model_calls",
     "ledger",
 )

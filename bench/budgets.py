@@ -74,6 +74,16 @@ def _streams(
     }
 
 
+def _agents(count: int, start: Pair = OPEN) -> dict[str, Budget]:
+    name = f"{count:,} agent{'s' if count > 1 else ''}"
+    return {
+        f"agents_{count}_start": Budget(
+            what=f"{name}, core start", limit=start[0], stretch=start[1]
+        ),
+        f"agents_{count}_turn": Budget(what=f"{name}, a turn, median"),
+    }
+
+
 BUDGETS: Mapping[str, Budget] = {
     "version_wall": Budget(what="`--version`, wall", limit=80, stretch=40),
     "version_peak": Budget(what="`--version`, peak memory", unit="MB"),
@@ -115,6 +125,12 @@ BUDGETS: Mapping[str, Budget] = {
     "appends": Budget(
         what="durable appends", unit="/s", limit=5_000, stretch=20_000, more_is_better=True
     ),
+    **_agents(1),
+    **_agents(10),
+    **_agents(100),
+    **_agents(500, start=(700, 400)),
+    "idle_agent": Budget(what="per further agent", unit="KB", limit=200, stretch=50),
+    "used_agent": Budget(what="per further agent that was used", unit="KB", limit=200),
     "idle_core": Budget(what="idle core, resident", unit="MB"),
     "idle_session": Budget(what="per further idle session", unit="KB", limit=5, stretch=1),
     "used_session": Budget(what="per further session that was used", unit="KB"),

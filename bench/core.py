@@ -40,10 +40,12 @@ def clean_environ(home: HermesHome) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_core(
-    folder: Path, base_url: str, *, backend: str = "local"
+    folder: Path, base_url: str, *, backend: str = "local", fresh: bool = True
 ) -> AsyncIterator["Core"]:
-    """Open the core on a fresh home in `folder`."""
-    home = make_home(folder, base_url, backend)
+    """Open the core on a home in `folder`; a `fresh` one is made first."""
+    home = HermesHome(root=folder / "home")
+    if fresh:
+        home = make_home(folder, base_url, backend)
     options = AppOptions(home=home, environ=clean_environ(home), cwd=folder / "work")
     async with open_app(options) as app:
         yield Core(app)
@@ -59,7 +61,7 @@ class Core:
     def __init__(self, app: App) -> None:
         self.app = app
 
-    async def ask(self, chat: str, text: str = "hello") -> Times:
+    async def ask(self, chat: str, text: str = "hello", agent_id: str = DEFAULT_AGENT) -> Times:
         """Put a message into a chat and follow its turn; raise if it does not end well."""
         gateway = self.app.gateway
         message = InboundMessage(
@@ -75,7 +77,7 @@ class Core:
         first = 0.0
         tokens = 0
         finished: TurnFinished | None = None
-        ticket = await gateway.submit(DEFAULT_AGENT, message)
+        ticket = await gateway.submit(agent_id, message)
         async for event in (await ticket.stream()).follow():
             if isinstance(event, TextDelta):
                 first = first or time.perf_counter() - start

@@ -144,11 +144,11 @@ def read_agent(agent_id: str, loaded: LoadedConfig, home: HermesHome) -> AgentCo
             return loaded.variable(name) if not hidden or name in entry.secrets else None
 
     overlay = _overlay(agent_id, entry, {} if own_home == home else loaded.templates, variable)
-    _lay(agent_id, overlay, loaded.config)  # raises if it cannot be laid over
     secrets = secrets.merged(secrets_in_config(overlay))
     scope = AgentScope(
         lambda general: _lay(agent_id, overlay, general), variable, dict(secrets.items())
     )
+    scope.settings(loaded.config)  # raises if they cannot be laid over
     return AgentConfig(
         id=agent_id,
         entry=entry,
