@@ -24,8 +24,9 @@ ROUNDS = 200
 async def run(job: Job) -> list[Figure]:
     figures: list[Figure] = []
     idle: dict[int, int] = {}
+    last, used = job.pick(500, 100), 0.0
     async with model_process(script(Step(text=ANSWER))) as model:
-        for count in (1, 10, 100, job.pick(500, 100)):
+        for count in sorted({1, 10, 100, last}):
             folder = job.folder / str(count)
             _agents(folder, model.base_url, count)
             began = time.perf_counter()
@@ -37,8 +38,7 @@ async def run(job: Job) -> list[Figure]:
                 turn = await _turn(core, count, job.pick(ROUNDS, 10))
                 figures.append(Figure(key=f"agents_{count}_start", measured=took))
                 figures.append(Figure(key=f"agents_{count}_turn", measured=turn))
-                if count == max(idle):
-                    last = count
+                if count == last:
                     used = await _used(core, count)
     grown = max(0, idle[last] - idle[1]) / (last - 1)
     figures.append(Figure(key="idle_agent", measured=grown, note=f"of {last} agents"))
@@ -65,8 +65,12 @@ def _agents(folder: Path, base_url: str, count: int) -> None:
             "settings": {"agent": {"max_turns": 20 + number % 5}},
         }
     routes = [{"match": {"chat_id": str(n)}, "agent": _name(n)} for n in range(count)]
-    config = {"agents": agents, "routes": routes, "terminal": {"backend": "local"}}
-    config["model"] = {"default": "fake-1", **model, "api_key": "bench"}
+    config = {
+        "model": {"default": "fake-1", **model, "api_key": "bench"},
+        "agents": agents,
+        "routes": routes,
+        "terminal": {"backend": "local"},
+    }
     (folder / "work").mkdir()
     (home / "config.yaml").write_text(yaml.safe_dump(config))
 

@@ -7,10 +7,12 @@ that runs keeps the profile it began with.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
+from hermes.agent.mcp.servers import McpServers
 from hermes.app.options import AppOptions
 from hermes.app.settings import agent_profile
 from hermes.config.agents import AgentConfig, home_of, read_agent
@@ -18,8 +20,9 @@ from hermes.config.atomic import file_stamp
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import AgentUnavailable, HermesError
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, AgentScope, current_profile
 from hermes.domain.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 
 log = logging.getLogger(__name__)
 
@@ -106,3 +109,42 @@ class AgentRegistry(Mapping[str, AgentProfile]):
     def stamps(self) -> object:
         """Return something that differs once a home or its `.env` has changed."""
         return [(file_stamp(home.env_file), home.root.is_dir()) for home in self._homes]
+
+
+class AgentServers:
+    """The MCP servers of agents: those of all, or an agent's own if its settings differ.
+
+    That is so also where they refer to a secret: every agent uses its own.
+    """
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        home: HermesHome,
+        redact: Callable[[str], str],
+        sample: Callable[[AgentProfile], Callable[..., Any]],
+    ) -> None:
+        self._settings = settings
+        self._home = home
+        self._redact = redact
+        self._sample = sample
+        self._opened: dict[AgentScope | None, McpServers] = {}
+
+    def of(self, profile: AgentProfile) -> McpServers:
+        general, scope = self._settings.general, profile.scope
+        if scope is not None and scope.settings(general()).mcp_servers is general().mcp_servers:
+            scope = None
+        found = self._opened.get(scope)
+        if found is None:
+            home = self._home.root if scope is None else profile.home
+            found = self._opened[scope] = McpServers(
+                general if scope is None else lambda: scope.settings(general()),
+                home / "mcp-tokens",
+                redact=self._redact,
+                sample=self._sample(profile),
+            )
+        return found
+
+    async def close(self) -> None:
+        for servers in self._opened.values():
+            await servers.close()

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from hermes import __version__
 from hermes.agent.attachments import read_attachment
 from hermes.agent.fetch import PageFetcher
-from hermes.agent.mcp.servers import McpServers
 from hermes.agent.scope import AgentServices, durable
 from hermes.agent.side_calls import SecondOpinion, ServerCalls, Sight
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.agents import AgentRegistry
+from hermes.app.agents import AgentRegistry, AgentServers
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
     UNATTENDED,
@@ -134,8 +133,9 @@ class App(Struct, kw_only=True):
     async def _reload_mcp(self) -> list[tuple[str, int, str]]:
         if self.tools.mcp is None:
             return []
-        await self.tools.mcp.reload()
-        return self.tools.mcp.states()
+        servers = self.tools.mcp(current_profile() or self.profiles[DEFAULT_AGENT])
+        await servers.reload()
+        return servers.states()
 
     async def _offers(self) -> list[tuple[str, str, str]]:
         servers = await detect_servers(self.loaded.variables)
@@ -170,11 +170,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         environments = _environments(loaded, options, profiles, clock)
         stack.push_async_callback(environments.close)
         answers = ApprovalAnswers(ledger, clock)
-        mcp = McpServers(
-            live,
-            options.home.root / "mcp-tokens",
-            redact=redactor.redact,
-            sample=ServerCalls(ledger, models, clock, profiles[DEFAULT_AGENT]),
+        mcp = AgentServers(
+            live, options.home, redactor.redact, partial(ServerCalls, ledger, models, clock)
         )
         stack.push_async_callback(mcp.close)
         tools = AgentTools(
@@ -189,7 +186,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             sight=partial(Sight, ledger, models, clock),
             fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
             variable=loaded.variable,
-            mcp=mcp,
+            mcp=mcp.of,
         )
         services = AgentServices(
             ledger=ledger,
@@ -263,7 +260,8 @@ def _environments(
     def settings(agent_id: str) -> EnvironmentSettings:
         profile = profiles.of_turn(agent_id)
         if agent_id not in known or known[agent_id][0] is not profile:
-            known[agent_id] = profile, environment_settings(loaded, options, profile)
+            homes = [each.home for each in profiles.served.values() if each is not None]
+            known[agent_id] = profile, environment_settings(loaded, options, profile, homes)
         return known[agent_id][1]
 
     return EnvironmentPool(settings, clock)

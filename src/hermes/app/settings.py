@@ -150,8 +150,9 @@ def _missing_sandbox(loaded: LoadedConfig) -> str:
 
 
 def environment_settings(
-    loaded: LoadedConfig, options: AppOptions, profile: AgentProfile
+    loaded: LoadedConfig, options: AppOptions, profile: AgentProfile, homes: Iterable[Path] = ()
 ) -> EnvironmentSettings:
+    """Return how the environments of an agent are made; `homes` are those of all agents."""
     scope, environ = profile.scope, options.environ
     terminal = (scope.settings(loaded.config) if scope is not None else loaded.config).terminal
     apart = profile.home != options.home.root
@@ -167,6 +168,8 @@ def environment_settings(
         default_cwd=str(profile.workspace),
         project="" if options.platform in UNATTENDED else str(options.cwd),
         base_env=environ,
+        skills_dir=HermesHome(root=profile.home).skills_dir if apart else None,
+        hidden=tuple(str(each) for each in homes if not each.is_relative_to(options.home.root)),
         secret_names=loaded.secrets.names() | profile.secret_names,
         variable=loaded.variable if scope is None else scope.variable,
     )

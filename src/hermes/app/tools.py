@@ -62,9 +62,10 @@ class AgentTools(Struct, kw_only=True):
     fetcher: PageFetcher = PageFetcher()
     variable: Callable[[str], str | None] = lambda _name: None
     """Reads `.env` and the environment, for agents that have no scope of their own."""
-    mcp: McpServers | None = None
-    extra: tuple[Tool, ...] = ()
-    """Tools of MCP servers, as far as they are known."""
+    mcp: Callable[[AgentProfile], McpServers] | None = None
+    """Agent -> its MCP servers."""
+    extra: dict[str, tuple[Tool, ...]] = {}
+    """Agent -> tools of its MCP servers, as far as they are known."""
     registries: dict[tuple[Any, ...], ToolRegistry] = {}
 
     def registry(
@@ -84,7 +85,8 @@ class AgentTools(Struct, kw_only=True):
         names = profile.secret_names
         if self.settings().image_gen.base_url:
             names |= {IMAGE_SERVICE}
-        key = (toolsets, profile.disabled_toolsets, granted, names)
+        extra = self.extra.get(profile.id, ())
+        key = (toolsets, profile.disabled_toolsets, granted, names, id(extra))
         found = self.registries.get(key)
         if found is None:
             found = self.registries[key] = ToolRegistry(
@@ -92,7 +94,7 @@ class AgentTools(Struct, kw_only=True):
                 profile.disabled_toolsets,
                 secret_names=names,
                 granted=granted,
-                extra=self.extra,
+                extra=extra,
             )
         return found
 
@@ -101,10 +103,11 @@ class AgentTools(Struct, kw_only=True):
         chosen = self.toolsets(profile, source)
         if source in UNTRUSTED or NO_MCP in chosen or any(n.startswith("mcp-") for n in chosen):
             return tuple(name for name in chosen if name != NO_MCP)
-        return (*chosen, *dict.fromkeys(tool.spec.toolset for tool in self.extra))
+        extra = self.extra.get(profile.id, ())
+        return (*chosen, *dict.fromkeys(tool.spec.toolset for tool in extra))
 
     async def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
-        await self.refresh()
+        await self.refresh(job.profile)
         lent, options = job.capabilities.granted, job.brief.options
         registry = self.registry(job.profile, session.source, lent, options)
         journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
@@ -124,11 +127,11 @@ class AgentTools(Struct, kw_only=True):
             ),
         )
 
-    async def refresh(self) -> None:
-        """Take up what the MCP servers offer now."""
-        extra = await self.mcp.tools() if self.mcp else ()
-        if extra is not self.extra:
-            self.extra = extra
+    async def refresh(self, profile: AgentProfile) -> None:
+        """Take up what the MCP servers of an agent offer now."""
+        extra = await self.mcp(profile).tools() if self.mcp else ()
+        if extra is not self.extra.get(profile.id, ()):
+            self.extra[profile.id] = extra
             self.registries.clear()
 
     def _own(self, source: str) -> frozenset[Need]:

@@ -83,6 +83,10 @@ class EnvironmentSettings(Struct, frozen=True, kw_only=True):
     base_env: Mapping[str, str] = {}
     """What children inherit, before secrets are taken out."""
     secret_names: frozenset[str] = frozenset()
+    skills_dir: Path | None = None
+    """The skills of the agent, where they are not those of the home."""
+    hidden: tuple[str, ...] = ()
+    """Homes of agents that lie elsewhere."""
     variable: Callable[[str], str | None] = lambda _: None
     """Looks up tokens of providers in `.env` and the environment."""
 

@@ -37,7 +37,7 @@ from hermes.domain.events import (
     UsageReported,
 )
 from hermes.domain.inbound import REFERENCE, Attachment, InboxEntry
-from hermes.domain.profile import AgentProfile
+from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings.doors import Display
 from hermes.domain.wording import harmless, one_line, short_number
@@ -331,7 +331,8 @@ class TerminalChat(Door, Screen):
             agent_id=self.parts.profile.id,
             session=await self._current(),
         )
-        await run_command(self.registry, context, invocation)
+        with use_profile(self.parts.profile):
+            await run_command(self.registry, context, invocation)
 
     async def _current(self) -> Session | None:
         if self.session is not None:

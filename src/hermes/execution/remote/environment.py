@@ -60,13 +60,14 @@ async def open_linked(
     link: Link, request: EnvironmentRequest, *, login: bool = False, sync: bool = True
 ) -> "LinkedEnvironment":
     """Open the machine and return the session's environment on it."""
-    named = request.terminal.env_passthrough
+    named, settings = request.terminal.env_passthrough, request.settings
+    skills = settings.skills_dir or settings.home.skills_dir
     exports = {name: value for name, value in request.env.items() if name in named}
     environment = LinkedEnvironment(
         link,
         request,
         MachineSetup(cwd=request.cwd, exports=exports, login=login),
-        FileSync(request.settings.home.skills_dir, request.clock) if sync else None,
+        FileSync(skills, request.clock) if sync else None,
     )
     try:
         await environment.reach()

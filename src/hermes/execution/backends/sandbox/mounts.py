@@ -206,7 +206,10 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
         guarded=tuple(_guarded(project, repositories)) if project else (),
         repositories=repositories,
         network=attended if network is None else network,
-        hidden=(str(request.settings.home.root), str(request.sandbox_dir)),
+        hidden=(
+            *(str(request.settings.home.root), str(request.sandbox_dir)),
+            *request.settings.hidden,
+        ),
         devices=request.sandbox_dir / "sandbox/.devices",
         terminal=request.terminal,
         options=request.options(SandboxOptions),
