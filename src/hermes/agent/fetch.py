@@ -166,6 +166,10 @@ class PageFetcher:
         )
         return answer, ""
 
+    async def address_of(self, host: str, port: int) -> str:
+        """Return the address to which a browser may connect."""
+        return await self._resolve(host, port, by_operator=False)
+
     async def _resolve(self, host: str, port: int, *, by_operator: bool) -> str:
         """Return the address to connect to; every address of the name must be allowed."""
         security = self._security()

@@ -41,8 +41,10 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile, use_profile
 from hermes.domain.session import KeyScope
+from hermes.domain.settings.agent import Security
 from hermes.domain.settings.live import LiveSettings
 from hermes.execution.backend import EnvironmentSettings
+from hermes.execution.browser.browsers import Browsers
 from hermes.execution.clock import SystemClock
 from hermes.execution.policy.host import HostPolicy
 from hermes.execution.pool import EnvironmentPool
@@ -174,6 +176,12 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             live, options.home, redactor.redact, partial(ServerCalls, ledger, models, clock)
         )
         stack.push_async_callback(mcp.close)
+        browsers = Browsers(
+            lambda: live().browser,
+            PageFetcher(security=partial(_for_browser, live)).address_of,
+            clock,
+        )
+        stack.push_async_callback(browsers.close)
         tools = AgentTools(
             ledger=ledger,
             clock=clock,
@@ -183,6 +191,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             can_ask=options.can_ask,
             toolsets=partial(_toolsets, live, options),
             judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
+            browsers=browsers,
+            redact=redactor.redact,
             sight=partial(Sight, ledger, models, clock),
             fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
             variable=loaded.variable,
@@ -205,7 +215,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             ),
         )
         gateway = _gateway(services, loaded, options, profiles, owner)
-        async with gateway.running(), _beside(environments, gateway, clock):
+        async with gateway.running(), _beside(environments, gateway, browsers, clock):
             yield App(
                 options=options,
                 loaded=loaded,
@@ -224,6 +234,14 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             )
 
 
+def _for_browser(live: LiveSettings) -> Security:
+    """Return what counts for the browser, which may reach more by a setting of its own."""
+    security, browser = live().security, live().browser
+    return replace(
+        security, allow_private_urls=security.allow_private_urls or browser.allow_private_urls
+    )
+
+
 @contextmanager
 def _logging(loaded: LoadedConfig, options: AppOptions, redactor: Redactor) -> Iterator[None]:
     """Log for the body of the `with`; first of all the trouble that is known already."""
@@ -237,9 +255,15 @@ def _logging(loaded: LoadedConfig, options: AppOptions, redactor: Redactor) -> I
 
 
 @asynccontextmanager
-async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> AsyncIterator[None]:
+async def _beside(
+    pool: EnvironmentPool, gateway: Gateway, browsers: Browsers, clock: Clock
+) -> AsyncIterator[None]:
     """Run the background services for the body of the `with`."""
-    services = (pool.keep_reaping, partial(pass_on_notices, pool, gateway, clock))
+    services = (
+        pool.keep_reaping,
+        browsers.keep_closing,
+        partial(pass_on_notices, pool, gateway, clock),
+    )
     tasks = [asyncio.ensure_future(keep_running(service, clock)) for service in services]
     children = ChildTurns(gateway, gateway.group)
     try:

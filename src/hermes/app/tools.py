@@ -27,6 +27,7 @@ from hermes.domain.session import SearchHit, Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Need, ToolContext, TurnTools
 from hermes.domain.turn import TurnOptions
+from hermes.execution.browser.browsers import Browsers
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
@@ -58,6 +59,8 @@ class AgentTools(Struct, kw_only=True):
     """Makes the second opinion of `approvals.mode: smart`."""
     sight: Callable[[AgentProfile, Session], Sight] | None = None
     """Makes what looks at pictures."""
+    browsers: Browsers | None = None
+    redact: Callable[[str], str] = str
     seconds: float = 900.0
     fetcher: PageFetcher = PageFetcher()
     variable: Callable[[str], str | None] = lambda _name: None
@@ -121,6 +124,8 @@ class AgentTools(Struct, kw_only=True):
                 ask=gate.question if gate.can_ask else None,
                 search=self._search,
                 fetch=self.fetcher.fetch,
+                browse=self.browsers.page if self.browsers else None,
+                redact=self.redact,
                 look=self.sight(job.profile, session) if self.sight else None,
                 settings=self.settings,
                 variable=scope.variable if scope is not None else self.variable,
@@ -136,7 +141,8 @@ class AgentTools(Struct, kw_only=True):
 
     def _own(self, source: str) -> frozenset[Need]:
         ask = {Need.ASK} if self.can_ask and source not in NOBODY_THERE else set()
-        return frozenset({Need.SEARCH, Need.FETCH, Need.SPAWN} | ask)
+        browse = {Need.BROWSE} if self.browsers and self.browsers.available else set()
+        return frozenset({Need.SEARCH, Need.FETCH, Need.SPAWN} | ask | browse)
 
     def _gate(self, job: TurnJob, session: Session) -> LedgerGate:
         return LedgerGate(

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import Content, ImagePart, ToolCall, ToolOutcome
+from hermes.domain.ports.browser import BrowserPage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import SearchHit
@@ -56,6 +57,8 @@ class Need(StrEnum):
     """Have an agent do something in a session of its own and wait for the answer."""
     FETCH = "fetch"
     """Fetch from the public network; private addresses are refused."""
+    BROWSE = "browse"
+    """Use a browser, under the same rules."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -188,6 +191,10 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """(context, task) -> the outcome of a child turn."""
     fetch: Callable[[WebRequest], Awaitable[WebAnswer]] | None = None
     """Fetch from the network; `UsageError` for what may not be reached."""
+    browse: Callable[[str], Awaitable[BrowserPage]] | None = None
+    """(session) -> its page in the browser."""
+    redact: Callable[[str], str] = str
+    """Replaces secrets in a text."""
     look: Callable[[str, ImagePart], Awaitable[Content]] | None = None
     """(question, picture) -> what the model is to see: the picture, or what another model saw."""
     settings: Callable[[], Settings] = Settings
@@ -260,6 +267,14 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Have an agent carry out `task` in a session of its own; `more` as in `ChildTask`."""
         child = ChildTask(agent_id=agent_id, task=task, **more)
         return await _granted(self.capabilities.spawn, Need.SPAWN)(self, child)
+
+    async def browse(self) -> BrowserPage:
+        return await _granted(self.capabilities.browse, Need.BROWSE)(self.session_id)
+
+    def unsecret(self, text: str) -> None:
+        """Refuse to send a text out that contains a secret."""
+        if self.capabilities.redact(text) != text:
+            raise ToolRefused("The text contains a secret. Nothing was sent.")
 
     async def fetch(self, request: WebRequest) -> WebAnswer:
         return await _granted(self.capabilities.fetch, Need.FETCH)(request)

@@ -238,3 +238,20 @@ class McpServerSettings(Section, frozen=True, kw_only=True):
     """Let the server ask the person."""
     tools: McpToolChoice = McpToolChoice()
     sampling: McpSampling = McpSampling()
+
+
+class BrowserSettings(Section, frozen=True, kw_only=True):
+    """The browser of the tools: Chromium on this machine, or one elsewhere."""
+
+    cdp_url: str = ""
+    """Address of another browser's DevTools; empty to start Chromium here."""
+    inactivity_timeout: Seconds = 120.0
+    """Seconds after which the page of a session is closed."""
+    command_timeout: Seconds = 30.0
+    """Seconds that one step may take."""
+    allow_private_urls: bool = False
+    """Let the browser reach private networks, even if other tools may not."""
+    dialog_policy: Literal["must_respond", "accept", "dismiss"] = "must_respond"
+    """What happens to dialogs of a page: the model answers, or they are answered for it."""
+    dialog_timeout_s: Seconds = 300.0
+    """Seconds after which a dialog that nobody answers is dismissed."""

@@ -42,6 +42,7 @@ class Settings(Section, frozen=True, kw_only=True):
     compression: core.Compression = core.Compression()
     memory: core.Memory = core.Memory()
     web: core.Web = core.Web()
+    browser: core.BrowserSettings = core.BrowserSettings()
     security: core.Security = core.Security()
     mcp_servers: dict[str, core.McpServerSettings] = field(default_factory=dict)
     """MCP servers, by name."""

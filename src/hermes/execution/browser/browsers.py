@@ -1,0 +1,104 @@
+"""Browsers: one browser for the process, started with first use, and one context for each session.
+
+Contexts share nothing: no cookies, no storage, no cache. One that nobody used for a while is
+closed, and with the last of them the browser.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.clock import Clock
+from hermes.domain.settings.agent import BrowserSettings
+from hermes.execution.browser.chrome import Chrome, browser_program
+from hermes.execution.browser.guard import AddressOf, GuardProxy
+from hermes.execution.browser.page import Page
+
+
+class _Open(Struct):
+    page: Page
+    used: float
+
+
+class Browsers:
+    def __init__(
+        self, settings: Callable[[], BrowserSettings], address_of: AddressOf, clock: Clock
+    ) -> None:
+        self._settings, self._address_of, self._clock = settings, address_of, clock
+        self._pages: dict[str, _Open] = {}
+        self._chrome: Chrome | None = None
+        self._proxy: GuardProxy | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def available(self) -> bool:
+        return bool(self._settings().cdp_url or browser_program())
+
+    async def page(self, session_id: str) -> Page:
+        """Return the page of a session, opened with first use."""
+        async with self._lock:
+            if self._chrome is not None and self._chrome.ended.is_set():
+                await self._end()
+            found = self._pages.get(session_id)
+            if found is None:
+                found = self._pages[session_id] = _Open(await self._opened(), 0.0)
+            found.used = self._clock.monotonic()
+            return found.page
+
+    async def keep_closing(self) -> None:
+        """Close what nobody uses; a background service."""
+        while True:
+            await self._clock.sleep(10)
+            limit = self._clock.monotonic() - self._settings().inactivity_timeout
+            async with self._lock:
+                for session_id in [s for s, each in self._pages.items() if each.used < limit]:
+                    with contextlib.suppress(HermesError):
+                        await self._pages.pop(session_id).page.close()
+                if not self._pages and self._chrome is not None:
+                    await self._end()
+
+    async def close(self) -> None:
+        async with self._lock:
+            await self._end()
+
+    async def _opened(self) -> Page:
+        address = self._settings().cdp_url
+        if self._chrome is None:
+            if address:
+                self._chrome = await Chrome.connect(address)
+            else:
+                self._proxy = GuardProxy(self._address_of)
+                self._chrome = await Chrome.start(await self._proxy.start())
+            self._chrome.listeners[""] = self._heard
+            await self._chrome.call("Target.setDiscoverTargets", discover=True)
+        made = await self._chrome.call("Target.createBrowserContext", disposeOnDetach=True)
+        context = made["browserContextId"]
+        await self._chrome.call(
+            "Browser.setDownloadBehavior", behavior="deny", browserContextId=context
+        )
+        page = Page(
+            self._chrome, context, self._settings, self._address_of, guarded=self._proxy is not None
+        )
+        await page.attach()
+        return page
+
+    def _heard(self, method: str, params: dict[str, object]) -> None:
+        """Follow a page that opens another one in a window of its own."""
+        if method != "Target.targetCreated":
+            return
+        info = params["targetInfo"]
+        assert isinstance(info, dict)
+        for each in self._pages.values():
+            if info.get("type") == "page" and info.get("openerId") == each.page.target:
+                each.page.follow(str(info["targetId"]))
+
+    async def _end(self) -> None:
+        self._pages.clear()
+        chrome, proxy, self._chrome, self._proxy = self._chrome, self._proxy, None, None
+        if chrome is not None:
+            await chrome.close()
+        if proxy is not None:
+            await proxy.close()

@@ -1,0 +1,405 @@
+"""What a session does with its page: go, look, click, type, answer.
+
+A page is looked at as assistive technology has it: the accessibility tree of the document and its
+frames, in lines, with `@e1`, `@e2` for everything one can act on. These names hold until the page
+is looked at again.
+"""
+
+import asyncio
+import base64
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hermes.domain.errors import HermesError, ToolRefused, UsageError
+from hermes.domain.settings.agent import BrowserSettings
+from hermes.execution.browser.chrome import Chrome
+from hermes.execution.browser.guard import AddressOf
+
+log = logging.getLogger(__name__)
+
+LOADING = 20.0
+STARTS = 0.3
+"""Seconds within which an action begins to load something, if it does."""
+SHORT, FULL = 8_000, 60_000
+_ACTED_ON = frozenset(
+    {"button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "menuitem", "tab"}
+    | {"menuitemcheckbox", "menuitemradio", "switch", "slider", "option", "listbox", "spinbutton"}
+    | {"treeitem", "DisclosureTriangle"}
+)
+_SKIPPED = frozenset({"none", "generic", "InlineTextBox", "RootWebArea", "LineBreak", "paragraph"})
+_KEYS = {
+    "enter": ("Enter", 13, "\r"),
+    "tab": ("Tab", 9, ""),
+    "escape": ("Escape", 27, ""),
+    "backspace": ("Backspace", 8, ""),
+    "delete": ("Delete", 46, ""),
+    "space": (" ", 32, " "),
+    "arrowup": ("ArrowUp", 38, ""),
+    "arrowdown": ("ArrowDown", 40, ""),
+    "arrowleft": ("ArrowLeft", 37, ""),
+    "arrowright": ("ArrowRight", 39, ""),
+    "home": ("Home", 36, ""),
+    "end": ("End", 35, ""),
+    "pageup": ("PageUp", 33, ""),
+    "pagedown": ("PageDown", 34, ""),
+}
+_LOOK_AGAIN = "Look again: browser_snapshot."
+_SELECT = "function() { this.select ? this.select() : document.execCommand('selectAll') }"
+_HEIGHT = "`At ${Math.round(scrollY)} of ${document.body.scrollHeight}.`"
+_IMAGES = """[...document.images].slice(0, 100).map(i => [i.currentSrc || i.src, i.alt,
+ i.naturalWidth, i.naturalHeight])"""
+
+
+class Page:
+    """One tab; the session's next one if a page opens another."""
+
+    def __init__(
+        self,
+        chrome: Chrome,
+        context: str,
+        settings: Callable[[], BrowserSettings],
+        address_of: AddressOf,
+        *,
+        guarded: bool,
+    ) -> None:
+        self._chrome, self.context, self._settings = chrome, context, settings
+        self._address_of, self._guarded = address_of, guarded
+        self.target = self._session = ""
+        self._refs: dict[str, int] = {}
+        self._said: deque[str] = deque(maxlen=200)
+        self._dialog: dict[str, Any] | None = None
+        self._dialog_opened = asyncio.Event()
+        self._loading = asyncio.Event()
+        self._loaded = asyncio.Event()
+        self._beside: set[asyncio.Task[Any]] = set()
+
+    async def attach(self, target: str = "") -> None:
+        if not target:
+            made = await self._chrome.call(
+                "Target.createTarget", url="about:blank", browserContextId=self.context
+            )
+            target = made["targetId"]
+        attached = await self._chrome.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.target, self._session = target, attached["sessionId"]
+        self._chrome.listeners[self._session] = self._heard
+        for domain in ("Page", "Runtime", "DOM", "Accessibility"):
+            await self._call(f"{domain}.enable")
+        if not self._guarded:
+            # A browser elsewhere does not use our proxy: each request is asked about.
+            await self._call("Fetch.enable", patterns=[{"urlPattern": "*"}])
+
+    def follow(self, target: str) -> None:
+        """Go on in a window that the page opened."""
+        self._loading.set()
+        self._keep(asyncio.ensure_future(self.attach(target)))
+
+    async def close(self) -> None:
+        for task in self._beside:
+            task.cancel()
+        self._chrome.listeners.pop(self._session, None)
+        if not self._chrome.ended.is_set():
+            await self._chrome.call(
+                "Target.disposeBrowserContext", timeout=5, browserContextId=self.context
+            )
+
+    async def navigate(self, url: str) -> str:
+        url = url if "://" in url else f"https://{url}"
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise UsageError("Only http and https addresses can be opened.")
+        await self._address_of(parts.hostname, parts.port or (443 if url[4] == "s" else 80))
+        self._dialog = None
+        self._loaded.clear()
+        answer = await self._call("Page.navigate", timeout=LOADING, url=url)
+        if error := answer.get("errorText"):
+            raise HermesError(f"{url} could not be opened: {error}.")
+        await self._settled(started=True)
+        return await self._where()
+
+    async def back(self) -> str:
+        history = await self._act("Page.getNavigationHistory")
+        if history["currentIndex"] < 1:
+            raise UsageError("There is no page to go back to.")
+        entry = history["entries"][history["currentIndex"] - 1]
+        self._loaded.clear()
+        await self._act("Page.navigateToHistoryEntry", entryId=entry["id"])
+        await self._settled(started=True)
+        return await self._where()
+
+    async def snapshot(self, *, full: bool = False) -> str:
+        self._check_dialog()
+        frames = await self._call("Page.getFrameTree")
+        self._refs, lines = {}, []
+        for frame in _frames(frames["frameTree"]):
+            tree = await self._call("Accessibility.getFullAXTree", frameId=frame)
+            lines += self._lines(tree["nodes"], full=full)
+        text, limit = "\n".join(lines), FULL if full else SHORT
+        if len(text) > limit:
+            more = "" if full else "; browser_snapshot with full=true shows more"
+            text = f"{text[:limit]}\n[Cut: {limit} of {len(text)} characters{more}.]"
+        return text or "The page is empty."
+
+    async def click(self, ref: str) -> str:
+        x, y = await self._place(ref)
+        mouse: dict[str, Any] = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        await self._act("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self._loading.clear()
+        self._loaded.clear()
+        await self._act("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        await self._act("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        await self._settled()
+        return await self._where()
+
+    async def type(self, ref: str, text: str) -> str:
+        node = self._node(ref)
+        await self._act("DOM.focus", backendNodeId=node)
+        found = await self._act("DOM.resolveNode", backendNodeId=node)
+        select = (
+            "function() { if (this.select) this.select(); else document.execCommand('selectAll') }"
+        )
+        handle = found["object"]["objectId"]
+        await self._act("Runtime.callFunctionOn", objectId=handle, functionDeclaration=select)
+        await self._act("Input.insertText", text=text)
+        return f"Typed into {ref}."
+
+    async def press(self, key: str) -> str:
+        *modifiers, name = key.split("+") if key != "+" else ["+"]
+        bits = {"alt": 1, "control": 2, "ctrl": 2, "meta": 4, "shift": 8}
+        held = sum({bits.get(each.strip().lower(), 0) for each in modifiers})
+        known = _KEYS.get(name.strip().lower())
+        if known is None and len(name) != 1:
+            raise UsageError(
+                f"There is no key {name}.", hint=f"Keys: {', '.join(_KEYS)}, or a letter."
+            )
+        shown, code, text = known or (name, ord(name.upper()) % 256, "" if held & 7 else name)
+        event: dict[str, Any] = {"key": shown, "windowsVirtualKeyCode": code, "modifiers": held}
+        self._loading.clear()
+        self._loaded.clear()
+        pressed = event | ({"text": text} if text else {})
+        await self._act(
+            "Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **pressed
+        )
+        await self._act("Input.dispatchKeyEvent", type="keyUp", **event)
+        await self._settled()
+        return await self._where()
+
+    async def scroll(self, direction: str) -> str:
+        signs = {"down": "0, 0.8", "up": "0, -0.8", "right": "0.8, 0", "left": "-0.8, 0"}
+        if direction not in signs:
+            raise UsageError("The direction is up, down, left or right.")
+        x, y = signs[direction].split(", ")
+        await self._evaluate(f"window.scrollBy(innerWidth * {x}, innerHeight * {y})")
+        return str(
+            await self._evaluate("`At ${Math.round(scrollY)} of ${document.body.scrollHeight}.`")
+        )
+
+    async def images(self) -> str:
+        found = await self._evaluate(_IMAGES)
+        lines = [f"{src[:300]}  {alt[:100]}  {w}x{h}" for src, alt, w, h in found or ()]
+        return "\n".join(lines) or "The page has no pictures."
+
+    async def screenshot(self) -> bytes:
+        answer = await self._act("Page.captureScreenshot", format="jpeg", quality=70)
+        return base64.b64decode(answer["data"])
+
+    async def console(self, expression: str | None, *, clear: bool = False) -> str:
+        if expression:
+            self._check_dialog()
+            return msgspec.json.encode(await self._evaluate(expression)).decode()[:20_000]
+        said = "\n".join(self._said)
+        if clear:
+            self._said.clear()
+        return said or "The page said nothing."
+
+    async def dialog(self, action: str, text: str) -> str:
+        if self._dialog is None:
+            raise UsageError("No dialog is open.")
+        if action not in {"accept", "dismiss"}:
+            raise UsageError("The action is accept or dismiss.")
+        await self._call("Page.handleJavaScriptDialog", accept=action == "accept", promptText=text)
+        self._closed_dialog()
+        await self._settled()
+        return await self._where()
+
+    async def _where(self) -> str:
+        if self._dialog is not None:
+            return self._dialog_text()
+        found = await self._evaluate("[location.href, document.title]")
+        return f"{found[1]}\n{found[0]}\n\n{await self.snapshot()}"
+
+    def _dialog_text(self) -> str:
+        assert self._dialog is not None
+        kind, said = self._dialog.get("type", "dialog"), str(self._dialog.get("message", ""))[:1000]
+        return f"A dialog is open ({kind}): {said}\nAnswer it with browser_dialog."
+
+    def _check_dialog(self) -> None:
+        if self._dialog is not None:
+            raise HermesError(self._dialog_text())
+
+    def _node(self, ref: str) -> int:
+        self._check_dialog()
+        node = self._refs.get(ref.strip().removeprefix("@").removeprefix("ref="))
+        if node is None:
+            raise UsageError(
+                f"There is no {ref} on the page.", hint="Look again: browser_snapshot."
+            )
+        return node
+
+    async def _place(self, ref: str) -> tuple[float, float]:
+        node = self._node(ref)
+        await self._act("DOM.scrollIntoViewIfNeeded", backendNodeId=node)
+        quads = (await self._act("DOM.getContentQuads", backendNodeId=node))["quads"]
+        if not quads:
+            raise HermesError(f"{ref} cannot be seen.", hint=_LOOK_AGAIN)
+        quad = quads[0]
+        return sum(quad[0::2]) / 4, sum(quad[1::2]) / 4
+
+    async def _evaluate(self, expression: str) -> Any:
+        answer = await self._act(
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+            userGesture=True,
+            timeout=5_000,
+        )
+        if trouble := answer.get("exceptionDetails"):
+            said = trouble.get("exception", {}).get("description") or trouble.get("text", "")
+            raise HermesError(f"The page answered with an error: {said[:500]}")
+        return answer["result"].get("value")
+
+    async def _call(self, method: str, /, timeout: float = 0.0, **params: Any) -> dict[str, Any]:
+        seconds = timeout or self._settings().command_timeout
+        return await self._chrome.send(method, params, self._session, seconds)
+
+    async def _act(self, method: str, /, **params: Any) -> dict[str, Any]:
+        """Do something that a dialog may hold up: then it is the dialog that counts."""
+        seconds = self._settings().command_timeout
+        call = asyncio.ensure_future(self._chrome.send(method, params, self._session, seconds))
+        opened = asyncio.ensure_future(self._dialog_opened.wait())
+        try:
+            await asyncio.wait({call, opened}, return_when=asyncio.FIRST_COMPLETED)
+            if call.done():
+                return call.result()
+            return {}
+        finally:
+            opened.cancel()
+            if not call.done():
+                self._keep(call)
+
+    async def _settled(self, *, started: bool = False) -> None:
+        """Wait until what an action began to load is there; a dialog ends the waiting."""
+        if not started:
+            try:
+                async with asyncio.timeout(STARTS):
+                    await self._loading.wait()
+            except TimeoutError:
+                return
+        loaded = asyncio.ensure_future(self._loaded.wait())
+        opened = asyncio.ensure_future(self._dialog_opened.wait())
+        await asyncio.wait({loaded, opened}, timeout=LOADING, return_when=asyncio.FIRST_COMPLETED)
+        loaded.cancel()
+        opened.cancel()
+
+    def _keep(self, task: asyncio.Future[Any]) -> None:
+        kept = asyncio.ensure_future(asyncio.wait({task}))
+        self._beside.add(kept)
+        kept.add_done_callback(self._beside.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _heard(self, method: str, params: dict[str, Any]) -> None:
+        match method:
+            case "Page.frameStartedLoading" | "Page.frameStartedNavigating":
+                self._loading.set()
+            case "Page.loadEventFired":
+                self._loaded.set()
+            case "Page.javascriptDialogOpening":
+                self._dialog = params
+                self._dialog_opened.set()
+                self._keep(asyncio.ensure_future(self._forgotten(params)))
+            case "Page.javascriptDialogClosed":
+                self._closed_dialog()
+            case "Runtime.consoleAPICalled":
+                words = [str(a.get("value", a.get("description", ""))) for a in params["args"]]
+                self._said.append(f"{params['type']}: {' '.join(words)[:500]}")
+            case "Runtime.exceptionThrown":
+                details = params["exceptionDetails"]
+                text = details.get("exception", {}).get("description") or details.get("text", "")
+                self._said.append(f"error: {text[:500]}")
+            case "Fetch.requestPaused":
+                self._keep(asyncio.ensure_future(self._asked(params)))
+
+    def _closed_dialog(self) -> None:
+        self._dialog = None
+        self._dialog_opened.clear()
+
+    async def _forgotten(self, dialog: dict[str, Any]) -> None:
+        """Close a dialog by policy, or when nobody has answered it for long."""
+        settings = self._settings()
+        if settings.dialog_policy == "must_respond":
+            await asyncio.sleep(settings.dialog_timeout_s)
+        if self._dialog is dialog:
+            accept = settings.dialog_policy == "accept"
+            await self._call("Page.handleJavaScriptDialog", accept=accept)
+
+    async def _asked(self, params: dict[str, Any]) -> None:
+        request, parts = params["requestId"], urlsplit(params["request"]["url"])
+        try:
+            if parts.scheme in {"http", "https", "ws", "wss"}:
+                await self._address_of(parts.hostname or "", parts.port or 443)
+            elif parts.scheme not in {"data", "blob", "about"}:
+                raise ToolRefused("Only web pages.")
+        except HermesError:
+            await self._call("Fetch.failRequest", requestId=request, errorReason="AccessDenied")
+        else:
+            await self._call("Fetch.continueRequest", requestId=request)
+
+    def _lines(self, nodes: list[dict[str, Any]], *, full: bool) -> list[str]:
+        by_id = {node["nodeId"]: node for node in nodes}
+        lines: list[str] = []
+        stack = [(nodes[0]["nodeId"], 0, "")] if nodes else []
+        while stack:
+            node_id, depth, above = stack.pop()
+            node = by_id.get(node_id)
+            if node is None:
+                continue
+            line, name = self._line(node, above, full=full)
+            if line:
+                lines.append("  " * min(depth, 12) + line)
+            inner = depth + 1 if line else depth
+            stack += [(child, inner, name or above) for child in reversed(node.get("childIds", ()))]
+        return lines
+
+    def _line(self, node: dict[str, Any], above: str, *, full: bool) -> tuple[str, str]:
+        role = node.get("role", {}).get("value", "")
+        name = " ".join(str(node.get("name", {}).get("value", "")).split())[:300]
+        if node.get("ignored") or (role in _SKIPPED and not (full and name)):
+            return "", ""
+        if role == "StaticText":
+            return ("" if name in above else name), ""
+        words = [role, f'"{name}"'] if name else [role]
+        value = node.get("value", {}).get("value")
+        if value not in {None, ""} and str(value) != name:
+            words.append(f"= {str(value)[:200]}")
+        for item in node.get("properties", ()):
+            if item["name"] in {"checked", "disabled", "expanded", "selected", "level", "required"}:
+                state = item["value"].get("value")
+                if state not in {False, "false", None}:
+                    words.append(f"[{item['name']}{'' if state is True else f'={state}'}]")
+        if role in _ACTED_ON and "backendDOMNodeId" in node:
+            ref = f"e{len(self._refs) + 1}"
+            self._refs[ref] = node["backendDOMNodeId"]
+            words.insert(0, f"@{ref}")
+        elif not name and not full:
+            return "", ""
+        return " ".join(words), name
+
+
+def _frames(tree: dict[str, Any]) -> list[str]:
+    inner = [frame for child in tree.get("childFrames", ()) for frame in _frames(child)]
+    return [tree["frame"]["id"], *inner]

@@ -1,0 +1,196 @@
+"""The browser tools on a real Chromium, with a site on loopback that plays the web."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fakes.toolbox import Toolbox, local_environment
+from hermes.agent.fetch import PageFetcher
+from hermes.agent.tools.registry import ToolRegistry
+from hermes.domain.messages import Content, ImagePart, ToolOutcome
+from hermes.domain.settings.agent import BrowserSettings
+from hermes.domain.tools import Need, ToolCapabilities, ToolContext
+from hermes.execution.browser.browsers import Browsers
+from hermes.execution.clock import SystemClock
+
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, ("chromium", "google-chrome"))), reason="there is no Chromium"
+)
+SECRET = "topsecret-9f8e7d6c5b4a"
+PAGES = {
+    "/": """<title>Shop</title><h1>Tea</h1><p>Fine leaves.</p>
+<form action="/bought"><label>Name <input name="who" value="old"></label>
+<input type="checkbox" aria-label="Gift" checked><button>Buy</button></form>
+<a href="/more" target="_blank">More</a> <button onclick="this.textContent=prompt('Your size?')">
+Size</button> <img src="/cup.png" alt="A cup"><iframe srcdoc="<button>Inside</button>"></iframe>
+<script>console.log("hello", 42); document.cookie="seen=1";</script>""",
+    "/bought": "<title>Thanks</title><p>Thank you</p>",
+    "/more": "<title>More tea</title><p>Green and black</p>",
+    "/trap": '<title>Trap</title><img src="http://PRIVATE/steal"><script>fetch("http://PRIVATE/x")'
+    ".then(r => document.title = 'leaked ' + r.status, () => document.title = 'held')</script>",
+}
+
+
+class Site:
+    url = private = ""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.inside: list[str] = []
+
+
+@asynccontextmanager
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        target, inside = head.split()[1], made.private.split("//")[1] in head
+        (made.inside if inside else made.paths).append(target)
+        page = PAGES.get(target.partition("?")[0], "").replace("http://PRIVATE", made.private)
+        data = page.encode()
+        status = "302 Found\r\nLocation: " + made.private if target == "/away" else "200 OK"
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(data)}\r\n"
+            "Access-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n".encode()
+            + data
+        )
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "0.0.0.0", 0)
+    port = server.sockets[0].getsockname()[1]
+    made.url, made.private = f"http://127.0.0.1:{port}", f"http://127.0.0.2:{port}"
+    try:
+        yield made
+    finally:
+        server.close()
+
+
+async def look(question: str, image: ImagePart) -> Content:
+    return f"{question} {image.url[:40]}"
+
+
+class BrowserBox(Toolbox):
+    browsers: Browsers
+
+    def context(self, call_id: str = "call_0") -> ToolContext:
+        return replace(
+            super().context(call_id),
+            capabilities=ToolCapabilities(
+                browse=self.browsers.page,
+                look=look,
+                redact=lambda text: text.replace(SECRET, "***"),
+            ),
+        )
+
+
+@asynccontextmanager
+async def box(tmp_path: Path, settings: BrowserSettings) -> AsyncIterator[BrowserBox]:
+    fetcher = PageFetcher(lambda address: address == "127.0.0.1")
+    async with local_environment(tmp_path) as environment:
+        made = BrowserBox(environment, ToolRegistry(["browser"], granted=frozenset(Need)))
+        made.browsers = Browsers(lambda: settings, fetcher.address_of, SystemClock())
+        try:
+            yield made
+        finally:
+            await made.browsers.close()
+
+
+def ref(text: str, name: str) -> str:
+    line = next(line for line in text.splitlines() if name in line and "@e" in line)
+    return line.strip().split(" ")[0]
+
+
+async def test_a_person_would_use_a_page_like_this(tmp_path: Path) -> None:
+    async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
+        page = await tools.text("browser_navigate", url=shop.url)
+        assert page.startswith(f"Shop\n{shop.url}/")
+        assert 'heading "Tea" [level=1]' in page
+        assert 'checkbox "Gift" [checked=true]' in page
+        assert "Fine leaves." in page
+        assert '"Inside"' in page
+        assert "A cup" in await tools.text("browser_get_images")
+        assert await tools.text("browser_console", clear=True) == "log: hello 42"
+        assert await tools.text("browser_console", expression="1 + 1") == "2"
+        assert "data:image/jpeg" in await tools.text("browser_vision", question="Nice?")
+        assert "At 0 of" in await tools.text("browser_scroll", direction="down")
+        # A dialog waits for an answer, and nothing else goes on meanwhile.
+        asked = await tools.text("browser_click", ref=ref(page, "Size"))
+        assert "A dialog is open (prompt): Your size?" in asked
+        assert "A dialog is open" in await tools.text("browser_snapshot")
+        page = await tools.text("browser_dialog", action="accept", prompt_text="XL")
+        assert 'button "XL"' in page
+        assert "Typed" in await tools.text("browser_type", ref=ref(page, "Name"), text="Ada L")
+        done = await tools.text("browser_press", key="Enter")
+        assert f"Thanks\n{shop.url}/bought?who=Ada+L" in done
+        assert "Thank you" in done
+        page = await tools.text("browser_back")
+        assert page.startswith("Shop")
+        more = await tools.text("browser_click", ref=ref(page, "More"))
+        assert "More tea" in more or "More tea" in await tools.text("browser_snapshot", full=True)
+        assert "There is no @e99" in await tools.text("browser_click", ref="@e99")
+
+
+async def test_the_browser_reaches_only_what_tools_may_reach(tmp_path: Path) -> None:
+    async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
+        for url in (shop.private, "http://169.254.169.254/", "file:///etc/passwd", "chrome://gpu"):
+            failed = await tools.do("browser_navigate", url=url)
+            assert failed.outcome is ToolOutcome.ERROR
+        page = await tools.text("browser_navigate", url=f"{shop.url}/trap")
+        for _ in range(50):
+            if "Trap" not in page:
+                break
+            page = await tools.text("browser_console", expression="document.title")
+        assert "leaked 403" in page or "held" in page
+        assert "Not reachable from here" in await tools.text(
+            "browser_navigate", url=f"{shop.url}/away"
+        )
+        assert shop.inside == []
+        before = len(shop.paths)
+        refused = await tools.do("browser_navigate", url=f"{shop.url}/?k={SECRET}")
+        assert refused.outcome is ToolOutcome.REFUSED
+        assert len(shop.paths) == before
+        # Sessions share nothing.
+        await tools.text("browser_navigate", url=shop.url)
+        assert "seen" in await tools.text("browser_console", expression="document.cookie")
+        tools.session_id = "another"
+        await tools.text("browser_navigate", url=f"{shop.url}/more")
+        assert await tools.text("browser_console", expression="document.cookie") == '""'
+
+
+async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    program = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    flags = ("--headless=new", "--no-sandbox", "--remote-debugging-port=0", "--disable-gpu")
+    process = await asyncio.create_subprocess_exec(
+        *(program, *flags, f"--user-data-dir={profile}"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        assert process.stderr
+        line = b""
+        while b"DevTools listening on" not in line:
+            line = await process.stderr.readline()
+            assert line
+        port = line.decode().split("://")[1].split("/")[0].rpartition(":")[2]
+        settings = BrowserSettings(cdp_url=f"http://127.0.0.1:{port}")
+        async with site() as shop, box(tmp_path, settings) as tools:
+            assert "Tea" in await tools.text("browser_navigate", url=shop.url)
+            page = await tools.text("browser_navigate", url=f"{shop.url}/trap")
+            while "Trap" in page:
+                page = await tools.text("browser_console", expression="document.title")
+            assert "held" in page
+            assert shop.inside == []
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
