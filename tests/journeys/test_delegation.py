@@ -15,6 +15,7 @@ from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 from fakes.toolbox import Toolbox
 from hermes.app.build import App, open_app
+from hermes.control.door import Door
 from hermes.domain.messages import ToolMessage, UserMessage
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, Session
@@ -28,6 +29,10 @@ COUNT = {"goal": "count the beds", "context": "There are two rooms."}
 
 def delegating(**arguments: Any) -> Step:
     return Step(calls=[Call(name="delegate_task", arguments=arguments)])
+
+
+class Terminal(Door):
+    platforms = ("cli",)
 
 
 @asynccontextmanager
@@ -134,12 +139,16 @@ async def test_a_background_task_reports_later_and_an_interrupt_reaches_children
     ]
     async with at_work(tmp_path, rules) as (app, server):
         session = await app.gateway.open_session("main", "cli", "ann")
-        (result,) = await said(app, session, "start it")
-        (child,) = await app.ledger.sessions(SessionQuery(source="task"))
-        assert result.startswith(f"Started in the background as {child.id}.")
-        report = f"The task {child.id} is done (look after it):\nIt is green."
-        await until(lambda: report in str(server.requests[-1].body["messages"][-1]["content"]))
-        await app.gateway.drained()
+        with app.gateway.doors.attached(Terminal()):
+            (result,) = await said(app, session, "start it")
+            (child,) = await app.ledger.sessions(SessionQuery(source="task"))
+            assert result.startswith(f"Started in the background as {child.id}.")
+            report = f"The task {child.id} is done (look after it):\nIt is green."
+            await until(lambda: report in str(server.requests[-1].body["messages"][-1]["content"]))
+            await app.gateway.drained()
+        # A one-shot answer has nobody to tell later, so it waits.
+        *_, result = await said(app, session, "start it once more")
+        assert result.startswith("It is green.")
         message = inbound(session, "wait for", "ann", 0.0)
         await (await app.gateway.submit("main", message, session_id=session.id)).job()
         await until(

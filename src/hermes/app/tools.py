@@ -23,15 +23,11 @@ from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile
-from hermes.domain.session import SearchHit, Session
+from hermes.domain.session import YOLO, SearchHit, Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Need, ToolContext, TurnTools
 from hermes.domain.turn import TurnOptions
 from hermes.execution.browser.browsers import Browsers
-
-YOLO = "yolo"
-"""Where a session remembers that nothing is to be asked in it."""
-
 
 NOBODY_THERE = frozenset({"cron", CHILD, "webhook"})
 """Doors without a person who could be asked."""

@@ -19,14 +19,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.control.door import Door
+from hermes.control.door import NOBODY, Door
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.gateway import Gateway, tell_session
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.ports.execution import ProcessNotice
-from hermes.domain.session import CHILD_OF, MODEL_OVERRIDE, WORKSPACE_OF, Lineage, Session
+from hermes.domain.session import CHILD_OF, MODEL_OVERRIDE, WORKSPACE_OF, YOLO, Lineage, Session
 from hermes.domain.tools import ChildTask, Spawned, ToolCapabilities, ToolContext
 from hermes.domain.turn import TurnOptions, TurnState
 from hermes.domain.wording import one_line
@@ -50,6 +50,8 @@ class ChildTurns(Follower, Door):
         """Inbox entry -> the call that waits for its outcome."""
 
     async def spawn(self, context: ToolContext, child: ChildTask) -> Spawned:
+        if child.background and not await self._can_be_told(context.session_id):
+            child = replace(child, background=False)
         message = await self._message(context, child)
         session = await self._session(context, child, message)
         ticket = await self._gateway.submit(child.agent_id, message, session_id=session.id)
@@ -84,6 +86,12 @@ class ChildTurns(Follower, Door):
             failed=ended.state is not TurnState.DONE,
             spent=await self._ledger.spent(session_id=entry.session_id),
         )
+
+    async def _can_be_told(self, session_id: str) -> bool:
+        """Tell whether a conversation goes on: not that of a one-shot answer, nor a child turn."""
+        asking = await self._ledger.session(session_id)
+        source = asking.source if asking else ""
+        return source != PLATFORM and self._gateway.doors.of(source) is not NOBODY
 
     async def _found(self, entry: InboxEntry) -> Outcome | None:
         """Return how a child of an earlier process ended; None if it goes on, now here."""
@@ -148,6 +156,8 @@ class ChildTurns(Follower, Door):
             facts[MODEL_OVERRIDE] = {"provider": chosen.provider, "model": chosen.model}
         elif own and asking is not None:
             facts[MODEL_OVERRIDE] = asking.state.get(MODEL_OVERRIDE)
+        if asking is not None:
+            facts[YOLO] = asking.state.get(YOLO)
         for name, value in facts.items():
             await ledger.remember(session.id, name, value)
         return session

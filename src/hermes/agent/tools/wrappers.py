@@ -200,7 +200,8 @@ class Guarded(ToolWrapper):
             self._tool_failures[call.name] += 1
             return
         self._tool_failures[call.name] = 0
-        if spec is not None and spec.parallel is Parallel.ALWAYS:  # it only reads
+        reads = spec is not None and spec.parallel is Parallel.ALWAYS
+        if reads and isinstance(result.content, str):
             given, before = hash(result.content), self._last.get(key)
             self._last[key] = given
             self._same_results[key] = self._same_results[key] + 1 if given == before else 0

@@ -183,6 +183,8 @@ async def usage(context: CommandContext, _invocation: Invocation) -> None:
         ("cost", _cost(spent.cost_usd, spent.unpriced_calls, spent.calls)),
         ("context", _fill(size)),
     ]
+    if (children := spent.tokens - use.total_tokens) > 0:
+        rows.insert(3, ("child agents", f"{children:,} tokens"))
     models = await context.ledger.usage_by_model(session_id=session.id)
     if len(models) > 1:
         rows += [
