@@ -72,6 +72,7 @@ class FakeDiscord:
         """Messages to one channel within seconds."""
         self.refuse_identify = 0
         """Close code that an identify gets."""
+        self.refuse_resume = 0
         self.mute = False
         """Heartbeats are not answered."""
         self._sent: dict[str, list[float]] = {}
@@ -311,6 +312,9 @@ class FakeDiscord:
     async def _resume(self, socket: web.WebSocketResponse, wish: dict[str, Any]) -> None:
         self.resumed.append(wish)
         known = [each for each in self.sessions if each.id == wish["session_id"]]
+        if self.refuse_resume:
+            await socket.close(code=self.refuse_resume)
+            return
         if not known:
             await socket.send_json({"op": 9, "d": False, "s": None, "t": None})
             return

@@ -17,9 +17,10 @@ import pytest
 from fakes.command import Hermes
 from fakes.discord import BOT, GENERAL, FakeDiscord
 from fakes.gateway import GatewayProcess
-from fakes.model import FakeModelServer, Script, Step
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
 
-ANN = "701"
+ANN, BOB = "701", "702"
+MESSAGES = 20
 MARK = re.compile(r"mark-(\d+)-")
 
 
@@ -48,9 +49,11 @@ async def running(
 
 
 async def test_a_conversation_with_everything(tmp_path: Path) -> None:
-    script = Script(default=Step(echo=True))
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -r" + "f tmp"})])
+    rule = Rule(contains="clean", steps=[wipe, Step(text="All clean.")])
+    script = Script(rules=[rule], default=Step(echo=True))
     async with FakeModelServer(script) as model, FakeDiscord() as discord:
-        async with running(tmp_path, model, discord) as gateway:
+        async with running(tmp_path, model, discord, terminal={"backend": "local"}) as gateway:
             private = discord.private(ANN)
             said = discord.say(private, ANN, "hello in private")
             await discord.until(lambda: discord.reactions.get(said) == ["✅"])
@@ -70,6 +73,18 @@ async def test_a_conversation_with_everything(tmp_path: Path) -> None:
             await discord.until(
                 lambda: discord.interactions[number].get("message", {}).get("content")
             )
+            # A button counts for whoever asked; others are told so alone.
+            asked = discord.say(GENERAL, ANN, f"<@{BOT}> clean up")
+            await discord.until(lambda: any(m["components"] for m in discord.replies(asked)))
+            prompt = next(m for m in discord.replies(asked) if m["components"])
+            allow = prompt["components"][0]["components"][0]["custom_id"]
+            for person, told in ((BOB, 4), (ANN, 6)):
+                number = discord.press(asked, person, prompt["id"], allow)
+                await discord.until(lambda: discord.interactions[number]["answer"])  # noqa: B023
+                assert discord.interactions[number]["answer"]["type"] == told
+            await discord.until(lambda: "All clean." in discord.texts(asked))
+            assert "Approved" in prompt["content"]
+            assert prompt["components"] == []
             long = "word " * 900
             discord.say(private, ANN, long)
             await discord.until(
@@ -80,19 +95,20 @@ async def test_a_conversation_with_everything(tmp_path: Path) -> None:
 
 
 async def talk(discord: FakeDiscord, places: list[str], chance: random.Random) -> None:
-    for number in range(24):
+    for number in range(MESSAGES):
         place = places[number % len(places)]
         message = discord.say(place, place[1:], f"mark-{number}-")
         if chance.random() < 0.15:
             discord.redeliver(place, message)
-        await asyncio.sleep(chance.uniform(0.0, 0.12))
+        await asyncio.sleep(chance.uniform(0.0, 0.4))
 
 
 async def cut_the_power(
     gateway: GatewayProcess, discord: FakeDiscord, chance: random.Random
 ) -> None:
     for number in range(3):
-        await asyncio.sleep(chance.uniform(0.4, 1.4))
+        await discord.until(lambda: discord.connected)
+        await asyncio.sleep(chance.uniform(0.1, 1.0))
         await gateway.kill()
         if number == 1:
             # Down for so long that Discord has forgotten the session.
@@ -103,17 +119,16 @@ async def cut_the_power(
 @pytest.mark.timeout(120)
 async def test_killed_gateways_answer_every_message_once(tmp_path: Path) -> None:
     chance = random.Random(7)
-    script = Script(default=Step(echo=True, interval=0.01, piece_chars=3))
+    script = Script(default=Step(echo=True, interval=0.04, piece_chars=1))
     async with FakeModelServer(script) as model, FakeDiscord() as discord:
         places = [discord.private(str(700 + each)) for each in range(4)]
-        discord.fault("/messages", "429", times=3)
-        discord.fault("/messages", "reset after", times=3)
-        discord.fault("/messages", "reset", times=3)
         busy = {"busy_input_mode": "queue", "platforms": {"discord": {"streaming": True}}}
         async with running(tmp_path, model, discord, display=busy) as gateway:
             for place in places:
                 discord.say(place, place[1:], "hello")
             await discord.until(lambda: all(discord.texts(place) for place in places))
+            for kind in ("429", "reset after", "reset", "502"):
+                discord.fault("POST /channels", kind, times=2)
             async with asyncio.TaskGroup() as group:
                 group.create_task(talk(discord, places, chance))
                 group.create_task(cut_the_power(gateway, discord, chance))
@@ -121,7 +136,10 @@ async def test_killed_gateways_answer_every_message_once(tmp_path: Path) -> None
             def marks(place: str) -> list[int]:
                 return [int(m) for text in discord.texts(place) for m in MARK.findall(text)]
 
-            await discord.until(lambda: sum(len(set(marks(each))) for each in places) == 24, 60)
+            await discord.until(
+                lambda: sum(len(set(marks(each))) for each in places) == MESSAGES, 60
+            )
+            await discord.until(lambda: discord.connected)
             assert await gateway.stop() == 0
         for at, place in enumerate(places):
-            assert marks(place) == list(range(at, 24, 4))
+            assert marks(place) == list(range(at, MESSAGES, 4))

@@ -126,6 +126,20 @@ async def test_lost_connections_lose_nothing_and_repeat_nothing(trouble: str) ->
         assert len(sink.arrivals) == 3
 
 
+async def test_a_session_that_cannot_be_resumed_is_begun_again() -> None:
+    async with FakeDiscord() as discord:
+        sink, private = RememberingSink(), discord.private(ANN)
+        async with discord_adapter(discord) as adapter, receiving(adapter, sink):
+            await discord.until(lambda: discord.connected)
+            discord.say(private, ANN, "one")
+            await sink.until(lambda: sink.saved and sink.saved["last"])
+        discord.refuse_resume = 4009
+        discord.say(private, ANN, "two")
+        async with discord_adapter(discord) as adapter, receiving(adapter, sink):
+            await sink.until(lambda: sink.texts == ["one", "two"])
+        assert len(discord.identified) == 2
+
+
 async def test_a_silent_connection_is_given_up() -> None:
     async with FakeDiscord(beat=2.0) as discord, discord_adapter(discord) as adapter:
         sink = RememberingSink()

@@ -148,14 +148,14 @@ class DiscordApi:
                 self._session = replace(self._session, url="")
                 await self._patience.overcome(failure, sink)
                 continue
-            if not resumable:
+            if not resumable or not self._heard:
                 self._session = GatewaySession()
-                # The session of an earlier process may be long over: no reason to wait.
-                if self._heard or not earlier:
-                    await self._clock.sleep(random.uniform(1.0, 5.0))  # noqa: S311 - a pause
-            elif not self._heard:
+            if resumable and not self._heard:
                 lost = PlatformFailure(FailureAction.RETRY, "Discord closed the connection.")
                 await self._patience.overcome(lost, sink)
+            elif not resumable and (self._heard or not earlier):
+                # Otherwise it was that of an earlier process, long over: no reason to wait.
+                await self._clock.sleep(random.uniform(1.0, 5.0))  # noqa: S311 - a pause
             earlier = False
 
     async def _connection(self, sink: InboundSink) -> bool:
