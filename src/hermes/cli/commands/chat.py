@@ -88,7 +88,13 @@ def _has_model(given: dict[str, Any], *, may_ask: bool) -> bool:
     def chosen() -> bool:
         return bool(loaded_config().config.model.model)
 
-    if given["model"] or given["resume"] or given["latest"] is not None or chosen():
+    if (
+        given["agent"]
+        or given["model"]
+        or given["resume"]
+        or given["latest"] is not None
+        or chosen()
+    ):
         return True
     if not (may_ask and is_interactive()):
         raise ConfigError(
