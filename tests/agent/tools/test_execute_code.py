@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.toolbox import SCRIPT, SCRIPT_SAYS, Toolbox, gone, local_environment
-from hermes.agent.tools.wrappers import Approved, ToolWrapper
+from hermes.agent.tools.wrappers import Approved, Guarded, ToolWrapper
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.settings import Settings
@@ -114,3 +114,10 @@ async def test_an_interrupted_script_is_ended(box: Toolbox, tmp_path: Path) -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     await gone(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_script_gets_the_text_each_time(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("word\n" * 100)
+    box.tools = Guarded(box.tools)
+    code = "from hermes_tools import read_file\nprint(len({read_file('long') for _ in range(4)}))"
+    assert await box.text("execute_code", code=code) == "1"

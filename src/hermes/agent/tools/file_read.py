@@ -62,7 +62,8 @@ class ReadFile:
             environment.resolve(args.path),
             f"{first}+{limit}",
         )
-        if self._already_told(key, text):
+        # A script needs the text each time.
+        if not context.within and self._already_told(key, text):
             return ToolResult(
                 content="Unchanged since you read it earlier in this turn."
                 " Read it once more if you no longer have the text."

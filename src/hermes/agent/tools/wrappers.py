@@ -182,6 +182,8 @@ class Guarded(ToolWrapper):
         """Call -> what it gave the last time."""
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        if context.within:
+            return await self._inner.run(call, context)  # a script sees for itself
         stop, warn = self._limits.hard_stop_after, self._limits.warn_after
         if self._limits.hard_stop_enabled and (why := self._trouble(call, stop)):
             text = f"Not carried out. {why} It is blocked for the rest of this turn."
