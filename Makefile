@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SAMPLE := What is the capital of France?
 
-.PHONY: run test lint fix setup dev services clients soak bench fresh clean
+.PHONY: run test lint fix setup dev services clients clients-browser soak bench fresh clean
 
 run: setup
 	@$(BIN)/hermes setup --non-interactive
@@ -37,6 +37,11 @@ soak: dev services
 clients: dev services
 	@scripts/test-clients.sh
 	$(BIN)/python -m pytest -m clients -s --timeout 600 tests/clients
+
+# The same with Open WebUI in a browser.
+clients-browser: dev services
+	@scripts/test-clients.sh browser
+	$(BIN)/python -m pytest -m clients -s --timeout 900 tests/clients
 
 bench: dev
 	$(BIN)/python -m bench

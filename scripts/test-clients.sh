@@ -18,6 +18,13 @@ for name in python litellm instructor; do
     cp "$list" "$home/$name/installed.txt"
 done
 
+if [ "${1:-}" = browser ] && [ ! -e "$home/open-webui/bin/open-webui" ]; then
+    echo "Installing clients: Open WebUI and playwright (a few gigabytes)"
+    "$root/.venv/bin/python" -m venv --without-pip "$home/open-webui"
+    "$root/.venv/bin/python" -m pip --disable-pip-version-check --quiet \
+        --python "$home/open-webui/bin/python" install open-webui==0.12.4 playwright==1.65.0
+fi
+
 command -v npm >/dev/null 2>&1 || { echo "npm is not installed: its clients are skipped" >&2; exit 0; }
 if [ "$(cat "$home/npm/installed.txt" 2>/dev/null)" != "$packages" ]; then
     echo "Installing clients: npm"

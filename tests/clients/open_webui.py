@@ -1,4 +1,4 @@
-"""Open WebUI in a browser: the model list, a tool, consent by typing, Stop, Continue, one session.
+"""Open WebUI in a browser: the model list, a tool, consent by typing, Stop, Continue.
 
 python open_webui.py ADDRESS FOLDER     (needs playwright and chromium; screenshots go to FOLDER)
 """
@@ -77,7 +77,8 @@ def cases(chat):
 
     def goes_on():
         chat.page.get_by_role("button", name="Continue Response").last.click()
-        chat.page.wait_for_timeout(3000)
+        chat.sees("Or not.")
+        chat.rests()
         chat.shot("continued")
 
     def after():

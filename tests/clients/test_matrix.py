@@ -34,10 +34,6 @@ CLIENTS = {
 CASES = ("chat", "stream", "own_tool", "client_tool", "shape", "consent", "error")
 LISTED: dict[tuple[str, str], str] = {
     ("instructor_python", "client_tool"): "it has no loop for tools: they are its shapes",
-    **dict.fromkeys(
-        (("vercel_npm", "responses_client_tool"), ("vercel_npm", "responses_consent")),
-        "it sends `item_reference`, which is refused so far",
-    ),
 }
 """What a client cannot do, or does not, with the reason."""
 RESPONSES = frozenset(CLIENTS) - {"llm_cli", "instructor_python"}
