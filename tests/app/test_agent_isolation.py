@@ -10,12 +10,14 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fakes.model import Call, FakeModelServer, RecordedRequest, Rule, Script, Step
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
 from hermes.config.paths import HermesHome
 from hermes.control.admission.routing import Router, facts_of
+from hermes.control.lanes.lane import Ticket
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.profile import current_profile, use_profile
 
@@ -220,3 +222,29 @@ async def test_the_agent_of_a_turn_is_known_in_tasks_threads_and_nested_contexts
         assert a == [("a", 1, "a")] * 2
         assert b == [("b", 2, "b")] * 2
         assert seen() == ("", 90, tmp_path.name)
+
+
+async def test_an_agent_that_hangs_or_fails_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    hang = Rule(contains="hang", steps=[Step(text="never", stall="first")])
+    fail = Rule(contains="fail", steps=[Step(status=401, body={"error": {"message": "no"}})])
+    setup = {"agents": {"a": {}, "b": {}}, "routes": [], "default": "main"}
+    async with FakeModelServer(Script(rules=[hang, fail], default=Step(echo=True))) as model:
+        write_home(tmp_path, model.base_url, setup)
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        options = AppOptions(
+            home=HermesHome(root=tmp_path), environ=environ, cwd=tmp_path, platform="gateway"
+        )
+        async with open_app(options) as app, asyncio.timeout(30):
+
+            async def say(agent: str, chat: int, text: str) -> Ticket:
+                told = message(chat, ("telegram", str(chat), "ann", False), agent)
+                return await app.gateway.submit(agent, replace(told, text=text))
+
+            stuck = [await say("a", number, "hang") for number in range(40)]
+            failed = await (await (await say("a", 98, "fail")).stream()).wait()
+            assert failed.error is not None
+            answered = await (await (await say("b", 99, "hello")).stream()).wait()
+            assert (answered.error, answered.text) == (None, "hello")
+            for ticket in stuck:
+                assert (await ticket.stream()).finished is None
+                app.gateway.interrupt(ticket.session_id)

@@ -125,7 +125,12 @@ class _TaskModel(msgspec.Struct, frozen=True):
 log = logging.getLogger(__name__)
 
 
-_AgentModels = tuple[ModelSources, dict[bytes, AuxiliaryModels]]
+class _AgentModels(msgspec.Struct, frozen=True):
+    """Where an agent's keys come from, its models, and what of them failed: none has another's."""
+
+    sources: ModelSources
+    rests: RouteRests
+    opened: dict[bytes, AuxiliaryModels] = msgspec.field(default_factory=dict)
 
 
 class ModelRegistry:
@@ -141,15 +146,13 @@ class ModelRegistry:
         general: Callable[[], Settings] | None = None,
     ) -> None:
         """`general` are the settings in force, over which agents lay their own."""
-        self._sources = sources
         self._general = general or (lambda: sources.settings)
         self._home = home
         self._environ = environ
         self._clock = clock
         self._transport = Transport(lambda url: proxy_for(url, environ))
         self._lowered = LoweredCache()
-        self._rests = RouteRests(clock)
-        self._opened: dict[bytes, AuxiliaryModels] = {}
+        self._own = _AgentModels(sources, RouteRests(clock))
         self._of_agents: WeakKeyDictionary[AgentScope, _AgentModels] = WeakKeyDictionary()
 
     def main(self, profile: AgentProfile, session: Session | None) -> Model:
@@ -184,32 +187,32 @@ class ModelRegistry:
         await self._transport.close()
 
     def _open(self, profile: AgentProfile, override: Mapping[str, str]) -> AuxiliaryModels:
-        sources, opened = self._scope(profile)
+        own = self._scope(profile)
         target = main_target(
-            sources.settings,
+            own.sources.settings,
             override.get("provider", profile.provider),
             override.get("model", profile.model),
         )
         key = msgspec.json.encode(target)
-        found = opened.get(key)
+        found = own.opened.get(key)
         if found is None:
-            found = opened[key] = self._new(target, sources)
+            found = own.opened[key] = self._new(target, own)
         return found
 
-    def _scope(self, profile: AgentProfile) -> tuple[ModelSources, dict[bytes, AuxiliaryModels]]:
-        """Return where an agent's keys come from, and its models: none has another's."""
+    def _scope(self, profile: AgentProfile) -> _AgentModels:
         scope = profile.scope
         if scope is None:
-            return self._sources, self._opened
+            return self._own
         found = self._of_agents.get(scope)
         if found is None:
             settings = scope.settings(self._general())
-            found = ModelSources(settings=settings, secret=scope.variable), {}
-            self._of_agents[scope] = found
+            sources = ModelSources(settings=settings, secret=scope.variable)
+            found = self._of_agents[scope] = _AgentModels(sources, RouteRests(self._clock))
         return found
 
-    def _new(self, target: ModelTarget, sources: ModelSources) -> AuxiliaryModels:
+    def _new(self, target: ModelTarget, own: _AgentModels) -> AuxiliaryModels:
         main: Model
+        sources = own.sources
         if target.provider == PROVIDER:
             routes: list[ModelRoute] = []
             client = partial(self._client, sources)
@@ -222,14 +225,14 @@ class ModelRegistry:
                 transport=self._transport,
                 policy=RetryPolicy(max_retries=sources.settings.agent.api_max_retries),
                 cache=self._lowered,
-                rests=self._rests,
+                rests=own.rests,
             )
         return AuxiliaryModels(
             main,
             sources,
             clock=self._clock,
             transport=self._transport,
-            rests=self._rests,
+            rests=own.rests,
             main_routes=tuple(routes),
         )
 
