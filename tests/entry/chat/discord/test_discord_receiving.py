@@ -141,7 +141,7 @@ async def test_a_session_that_cannot_be_resumed_is_begun_again() -> None:
 
 
 async def test_a_silent_connection_is_given_up() -> None:
-    async with FakeDiscord(beat=2.0) as discord, discord_adapter(discord) as adapter:
+    async with FakeDiscord(beat=0.2) as discord, discord_adapter(discord) as adapter:
         sink = RememberingSink()
         async with receiving(adapter, sink):
             await discord.until(lambda: discord.connected)

@@ -28,7 +28,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, Outgoing, PlatformFailure, Sent
 from hermes.domain.wording import clean_text, one_line
 from hermes.entry.chat.discord import inbound, wire
-from hermes.entry.chat.discord.inbound import ChannelWire, MessageWire
+from hermes.entry.chat.discord.inbound import ChannelWire, PostWire
 from hermes.entry.chat.discord.settings import DiscordSettings
 from hermes.entry.chat.discord.wire import PASSING, Received
 from hermes.entry.chat.kit import intake
@@ -39,7 +39,7 @@ from hermes.entry.chat.kit.intake import HandOver, Heard
 from hermes.entry.chat.kit.receiver import Patience
 
 _LOG = logging.getLogger(__name__)
-_MOST_CHATS, _MOST_PEOPLE = 200, 50
+_MOST_CHATS, _MOST_PEOPLE = 500, 50
 """Private chats that are read up, and those that are opened to look whether there is anything."""
 _READABLE = frozenset({0, 5, 10, 11, 12})
 _SEEN = "👀"
@@ -50,7 +50,7 @@ _STYLES = {"primary": 3, "danger": 4}
 _EPHEMERAL, _LOADING, _SILENT = 1 << 6, 1 << 7, 1 << 12
 _ORIGINAL = "/webhooks/{webhook_id}/{webhook_token}/messages/@original"
 _MESSAGE = "/channels/{channel_id}/messages/{message_id}"
-Meanings = list[tuple[MessageWire, Heard | None]]
+Meanings = list[tuple[PostWire, Heard | None]]
 
 
 class Cursor(Marks, kw_only=True):
@@ -75,7 +75,7 @@ class DiscordAdapter:
         self._intake = intake.MessageIntake(self._rules, self._answer)
         self._marks = Cursor(since=clock.now())
         self._history = CatchUp(self._marks, self._page, self._meaning, self._rules)
-        self._bot = inbound.Bot(id="")
+        self._bot = inbound.DiscordBot(id="")
         self._channels: dict[str, ChannelWire] = {}
         self._interactions: intake.Recent[_Interaction] = intake.Recent()
         self._begun = False
@@ -124,13 +124,13 @@ class DiscordAdapter:
             await self._enter(event.data)
         elif event.name != "MESSAGE_CREATE":
             await self._begin(event)
-        elif (message := read_leniently(event.data, MessageWire)) is not None:
+        elif (message := read_leniently(event.data, PostWire)) is not None:
             await self._channel(message.channel_id, event.data.get("guild_id"))
             await self._history.read([message.channel_id], self._hand_over)
             return await self._meaning(message.channel_id, [message])
         return []
 
-    async def _meaning(self, place: str, messages: Sequence[MessageWire]) -> Meanings:
+    async def _meaning(self, place: str, messages: Sequence[PostWire]) -> Meanings:
         """Say what the messages of a channel mean that were not seen yet."""
         found: Meanings = []
         channel, rules = self._channels[place], self._rules()
@@ -194,8 +194,8 @@ class DiscordAdapter:
         for person in [each for each in people if number(each)][:_MOST_PEOPLE]:
             opened = await self._asked("POST /users/@me/channels", body={"recipient_id": person})
             marks.people |= {person: str(opened["id"])} if opened else {}
-        private = [*marks.people.values()][-_MOST_CHATS:]
-        places = [await self._channel(each, None) for each in private]
+        marks.people = dict([*marks.people.items()][-_MOST_CHATS:])
+        places = [await self._channel(each, None) for each in marks.people.values()]
         # The servers are told after READY; a session that another process began tells nothing.
         for each in [] if event.name == "READY" else marks.last.keys() - self._channels.keys():
             found = self._know(await self._asked("GET /channels/{channel_id}", each))
@@ -219,12 +219,12 @@ class DiscordAdapter:
             lately and channel.get("type") in _READABLE
         )
 
-    async def _page(self, channel: str, after: str | None) -> list[MessageWire]:
+    async def _page(self, channel: str, after: str | None) -> list[PostWire]:
         if not self._rules().missed_message_backfill:
             return []
         query = {"limit": 100} | ({"after": after} if after else {})
         page = await self._asked("GET /channels/{channel_id}/messages", channel, **query)
-        return [message for each in page or () if (message := read_leniently(each, MessageWire))]
+        return [message for each in page or () if (message := read_leniently(each, PostWire))]
 
     async def _interaction(self, data: Mapping[str, Any]) -> None:
         told = read_leniently(data, inbound.InteractionWire)
@@ -335,7 +335,7 @@ class DiscordAdapter:
         nonce, text = _nonce(outgoing.key), _content(outgoing).get("content")
         page = await self._api.call("GET /channels/{channel_id}/messages", channel, limit=100)
         for message in [
-            each for data in reversed(page) if (each := read_leniently(data, MessageWire))
+            each for data in reversed(page) if (each := read_leniently(data, PostWire))
         ]:
             ours = message.nonce == nonce or (text and message.content == text)
             if ours and message.author.id == self.account and message.sent_at >= since - SKEW:

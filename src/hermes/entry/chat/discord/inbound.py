@@ -62,7 +62,7 @@ class ChannelWire(Struct, frozen=True):
         return self.type in _THREADS and self.parent_id is not None
 
 
-class MessageWire(Struct, frozen=True):
+class PostWire(Struct, frozen=True):
     id: str
     channel_id: str
     author: UserWire
@@ -79,7 +79,7 @@ class MessageWire(Struct, frozen=True):
     sticker_items: tuple[dict[str, Any], ...] = ()
     message_snapshots: tuple[dict[str, Any], ...] = ()
     message_reference: dict[str, Any] | None = None
-    referenced_message: "MessageWire | None" = None
+    referenced_message: "PostWire | None" = None
 
     @property
     def name(self) -> str:
@@ -102,10 +102,10 @@ class InteractionWire(Struct, frozen=True):
     guild_id: str | None = None
     member: MemberWire | None = None
     user: UserWire | None = None
-    message: MessageWire | None = None
+    message: PostWire | None = None
 
 
-class Bot(Struct):
+class DiscordBot(Struct):
     id: str
     roles: set[str] = field(default_factory=set)
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def time_of(snowflake: str) -> float:
 
 
 def read_message(
-    message: MessageWire, channel: ChannelWire, bot: Bot, rules: DiscordRules, *, joined: bool
+    message: PostWire, channel: ChannelWire, bot: DiscordBot, rules: DiscordRules, *, joined: bool
 ) -> Heard | str:
     """Say what a message means; a text says why it means nothing to us."""
     if message.author.id == bot.id:
@@ -158,7 +158,7 @@ def read_message(
 
 
 def read_interaction(
-    interaction: InteractionWire, channel: ChannelWire, bot: Bot, now: float
+    interaction: InteractionWire, channel: ChannelWire, bot: DiscordBot, now: float
 ) -> Heard | ButtonPress | None:
     member, data = interaction.member, interaction.data
     user = (member.user if member is not None else None) or interaction.user
@@ -198,7 +198,7 @@ def _sender(user: UserWire, member: MemberWire | None, *, is_bot: bool = False) 
     return Sender(id=user.id, name=name or None, is_bot=user.bot or is_bot, roles=roles)
 
 
-def _reply(message: MessageWire, bot: Bot) -> ReplyRef | None:
+def _reply(message: PostWire, bot: DiscordBot) -> ReplyRef | None:
     reference, earlier = message.message_reference or {}, message.referenced_message
     if reference.get("type", 0) != 0 or not reference.get("message_id"):
         return None
@@ -210,7 +210,7 @@ def _reply(message: MessageWire, bot: Bot) -> ReplyRef | None:
     return ReplyRef(native_id=name, text=text, sender=_sender(earlier.author, None), own=own)
 
 
-def _text(message: MessageWire, said: str) -> str:
+def _text(message: PostWire, said: str) -> str:
     """Return what a message says, with mentions of others as names."""
     names = {user.id: user.global_name or user.username for user in message.mentions}
     text = _PERSON.sub(lambda found: f"@{names.get(found[1]) or found[1]}", said)
@@ -222,7 +222,7 @@ def _text(message: MessageWire, said: str) -> str:
     return "\n".join(part for part in (text, *stickers, *forwarded) if part)
 
 
-def _file(message: MessageWire, file: Mapping[str, Any]) -> Attachment:
+def _file(message: PostWire, file: Mapping[str, Any]) -> Attachment:
     media_type, size = str(file.get("content_type") or "").partition(";")[0], file.get("size") or 0
     kind = media_type.partition("/")[0]
     return Attachment(
