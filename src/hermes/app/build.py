@@ -53,6 +53,7 @@ from hermes.models.registry import ModelRegistry
 from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
 from hermes.state.agent_files import FileIdentity
+from hermes.state.checkpoints import Checkpoints
 from hermes.state.ownership import Owner, blocked_by, new_stalls, owner_alive
 from hermes.state.sqlite.database import not_imported
 from hermes.state.sqlite.ledger import open_ledger
@@ -130,6 +131,7 @@ class App(Struct, kw_only=True):
             settings=self.settings,
             offers=self._offers,
             reload_mcp=self._reload_mcp,
+            checkpoints=self.tools.checkpoints,
         )
 
     async def _reload_mcp(self) -> list[tuple[str, int, str]]:
@@ -192,6 +194,9 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             toolsets=partial(_toolsets, live, options),
             judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
             browsers=browsers,
+            checkpoints=Checkpoints(
+                options.home.root / "checkpoints" / "store", lambda: live().checkpoints
+            ),
             redact=redactor.redact,
             sight=partial(Sight, ledger, models, clock),
             fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),

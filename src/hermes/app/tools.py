@@ -1,9 +1,13 @@
 """The tools of an agent at a door, with policy composed around them.
 
-Guarded(Approved(Budgeted(Journaled(registry))))
+Guarded(Approved(Budgeted(Recorded(Journaled(registry)))))
 """
 
+import asyncio
+import logging
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -15,9 +19,10 @@ from hermes.agent.side_calls import Sight
 from hermes.agent.tools.define import Tool
 from hermes.agent.tools.image_generate import IMAGE_SERVICE
 from hermes.agent.tools.registry import ToolRegistry
-from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
+from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled, Recorded
 from hermes.control.approvals import ApprovalAnswers, Judge, LedgerGate
 from hermes.control.child_turns import PLATFORM as CHILD
+from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
@@ -28,6 +33,9 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Need, ToolContext, TurnTools
 from hermes.domain.turn import TurnOptions
 from hermes.execution.browser.browsers import Browsers
+from hermes.state.checkpoints import Checkpoints
+
+log = logging.getLogger(__name__)
 
 NOBODY_THERE = frozenset({"cron", CHILD, "webhook"})
 """Doors without a person who could be asked."""
@@ -57,6 +65,7 @@ class AgentTools(Struct, kw_only=True):
     """Makes what looks at pictures."""
     browsers: Browsers | None = None
     redact: Callable[[str], str] = str
+    checkpoints: Checkpoints | None = None
     seconds: float = 900.0
     fetcher: PageFetcher = PageFetcher()
     variable: Callable[[str], str | None] = lambda _name: None
@@ -111,9 +120,10 @@ class AgentTools(Struct, kw_only=True):
         registry = self.registry(job.profile, session.source, lent, options)
         journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
         gate, scope = self._gate(job, session), job.profile.scope
+        recorded = Recorded(journaled, partial(self._record, session.cwd or "", job.profile))
         return TurnTools(
             runner=Guarded(
-                Approved(Budgeted(journaled), gate), self.settings().tool_loop_guardrails
+                Approved(Budgeted(recorded), gate), self.settings().tool_loop_guardrails
             ),
             capabilities=replace(
                 job.capabilities,
@@ -127,6 +137,24 @@ class AgentTools(Struct, kw_only=True):
                 variable=scope.variable if scope is not None else self.variable,
             ),
         )
+
+    async def _record(
+        self, cwd: str, profile: AgentProfile, _context: ToolContext, tool: str
+    ) -> None:
+        """Record the project, where its files are on this machine."""
+        folder = Path(cwd or profile.workspace)
+        if (
+            self.checkpoints is None
+            or not self.checkpoints.enabled
+            or profile.backend not in {"local", "sandbox"}
+            or folder in {Path("/"), await asyncio.to_thread(Path.home)}
+            or not await asyncio.to_thread(folder.is_dir)
+        ):
+            return
+        try:
+            await self.checkpoints.take(str(folder), f"before {tool}")
+        except HermesError as error:
+            log.warning("no checkpoint: %s", error.message)
 
     async def refresh(self, profile: AgentProfile) -> None:
         """Take up what the MCP servers of an agent offer now."""

@@ -10,7 +10,7 @@ first side effect.
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,26 @@ class ToolWrapper:
         return self._inner.spec(name)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        return await self._inner.run(call, context)
+
+
+class Recorded(ToolWrapper):
+    """Has the project recorded before the first call of a turn that may change files."""
+
+    def __init__(
+        self, inner: ToolRunner, record: Callable[[ToolContext, str], Awaitable[None]]
+    ) -> None:
+        super().__init__(inner)
+        self._record = record
+        self._done = False
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        spec, arguments = self._inner.spec(call.name), parse_object(call.arguments)
+        if not self._done and spec is not None and spec.intent is not None:
+            intent = spec.intent(arguments or {})
+            if intent.command or intent.writes or intent.code:
+                self._done = True
+                await self._record(context, call.name)
         return await self._inner.run(call, context)
 
 

@@ -19,6 +19,7 @@ from hermes.domain.approvals import Approval, ApprovalRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment, ChatKind
 from hermes.domain.outbound import Target
+from hermes.domain.ports.checkpoints import CheckpointStore
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
@@ -150,6 +151,7 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     settings: LiveSettings
     offers: Callable[[], Awaitable[Sequence[tuple[str, str, str]]]] = _no_offers
     """Looks for models that could be chosen now: provider, model and why it is offered."""
+    checkpoints: CheckpointStore | None = None
     reload_mcp: Callable[[], Awaitable[Sequence[tuple[str, int, str]]]] = _no_servers
     """Meets the MCP servers again: name, number of tools, trouble."""
     restart: Callable[[], None] | None = None

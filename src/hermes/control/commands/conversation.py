@@ -17,6 +17,7 @@ from hermes.control.commands.wording import (
     count,
     exchanges,
     session_line,
+    table,
 )
 from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
 from hermes.control.lanes.gateway import BusyMode
@@ -265,6 +266,47 @@ async def output(context: CommandContext, invocation: Invocation) -> None:
     await asyncio.to_thread(_write, path, text.encode(errors="replace"))
     lines = count(len(text.splitlines()), "line")
     await context.reply(f"{result.name}:\n{text}\n[{lines}, also in {path}]")
+
+
+@command(
+    Category.SESSION,
+    "rollback",
+    "[number [file]|diff number]",
+    "List checkpoints of the project, compare with one, or go back to it",
+    admin=True,
+    needs_idle=True,
+)
+async def rollback(context: CommandContext, invocation: Invocation) -> None:
+    store, words = context.host.checkpoints, invocation.words
+    session = context.session
+    folder = (session.cwd if session else None) or str(context.profile.workspace)
+    if store is None:
+        raise UsageError("There are no checkpoints here.")
+    if not words:
+        settings, kept = context.host.settings(), await store.snapshots(folder)
+        rows = [
+            (str(each.number), f"{clock_time(each.at.timestamp(), settings.timezone)}  {each.why}")
+            for each in kept
+        ]
+        text = table(rows, terminal=context.terminal) if rows else f"{folder} has no checkpoints."
+        if not settings.checkpoints.enabled:
+            text += "\nThey are off: hermes config set checkpoints.enabled true"
+        await context.reply(text)
+        return
+    compare = words[0] == "diff"
+    number = words[1] if compare and len(words) > 1 else words[0]
+    if not number.isdigit():
+        raise UsageError("Say /rollback NUMBER [FILE] or /rollback diff NUMBER.")
+    if compare:
+        text = await store.diff(folder, int(number))
+        await context.reply(text[:20_000] or "Nothing has changed since then.")
+        return
+    changed = await store.restore(folder, int(number), " ".join(words[1:]))
+    if context.session is not None and changed:
+        names = ", ".join(changed[:20])
+        await context.reply(f"Back at {number}: {count(len(changed), 'file')} changed ({names}).")
+    else:
+        await context.reply(f"Back at {number}: nothing was different.")
 
 
 @_screen("save", "[file]", "Write the conversation to a file")

@@ -255,3 +255,18 @@ class BrowserSettings(Section, frozen=True, kw_only=True):
     """What happens to dialogs of a page: the model answers, or they are answered for it."""
     dialog_timeout_s: Seconds = 300.0
     """Seconds after which a dialog that nobody answers is dismissed."""
+
+
+class CheckpointSettings(Section, frozen=True, kw_only=True):
+    """Records of a project from before the agent changed it (`/rollback`)."""
+
+    enabled: bool = False
+    """Make a record before the first change of each turn."""
+    max_snapshots: Positive = 20
+    """Records that are kept of one project."""
+    max_file_size_mb: Positive = 10
+    """Larger files are left out."""
+    auto_prune: bool = True
+    """Remove records that are older than `retention_days`."""
+    retention_days: Positive = 7
+    """Days that records are kept."""

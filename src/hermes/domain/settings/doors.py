@@ -52,6 +52,9 @@ class GatewaySettings(Section, frozen=True, kw_only=True):
     """Seconds that a platform has to connect before the attempt is repeated."""
     media_delivery_allow_dirs: tuple[str, ...] = ()
     """More folders whose files may be sent to chats."""
+    message_targets: tuple[str, ...] = ()
+    """Chats that `send_message` may send to besides home channels: `platform:chat[:thread]`, with
+    `*` for any."""
     api_server: ApiServerLimits = ApiServerLimits()
     allowed_users: tuple[str, ...] = ()
     """Ids of users who may talk to the agent on every platform."""

@@ -44,6 +44,7 @@ class Settings(Section, frozen=True, kw_only=True):
     web: core.Web = core.Web()
     browser: core.BrowserSettings = core.BrowserSettings()
     security: core.Security = core.Security()
+    checkpoints: core.CheckpointSettings = core.CheckpointSettings()
     mcp_servers: dict[str, core.McpServerSettings] = field(default_factory=dict)
     """MCP servers, by name."""
     mcp_discovery_timeout: Seconds = 1.5

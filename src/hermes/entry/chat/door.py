@@ -9,6 +9,7 @@ that cannot connect keeps nobody else from talking.
 import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -188,16 +189,26 @@ class ChatDoor(Door):
         return replace(target, account=chosen.health.account or chosen.account.account)
 
     async def send(self, context: ToolContext, target: str, text: str) -> None:
-        """Send to the home channel of a platform: the `send` capability of tools."""
+        """Send to a home channel or a chat that is allowed: the `send` capability of tools."""
         platform, _, chat = target.partition(":")
         home = await self._parts.context.home(platform) if platform in self._platforms else None
-        if home is None or chat not in ("", home.address):
+        if home is not None and chat in ("", home.address):
+            place: Target = home
+        elif chat and platform in self._platforms and self._may_send(target):
+            chat_id, _, thread = chat.partition(":")
+            place = Target(platform=platform, account="", chat_id=chat_id, thread_id=thread or None)
+        else:
             raise ToolRefused(
                 f"`{target}` cannot be sent to.",
-                hint="Only home channels can: the name of a platform where /sethome was used.",
+                hint="Only home channels (the name of a platform where /sethome was used) and what"
+                " gateway.message_targets names can.",
             )
         digest = hashlib.sha256(f"{target} {text}".encode()).hexdigest()[:8]
-        await self.deliver(home, text, f"send:{context.turn_id}:{context.call_id}:{digest}")
+        await self.deliver(place, text, f"send:{context.turn_id}:{context.call_id}:{digest}")
+
+    def _may_send(self, target: str) -> bool:
+        allowed = self._parts.context.settings().gateway.message_targets
+        return any(fnmatchcase(target, pattern) for pattern in allowed)
 
     # -- adapters ------------------------------------------------------------
 

@@ -1,0 +1,24 @@
+"""Checkpoints: how a project looked before the agent changed it."""
+
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    number: int
+    commit: str
+    at: datetime
+    why: str
+
+
+class CheckpointStore(Protocol):
+    async def snapshots(self, folder: str) -> list[Snapshot]:
+        """Return the records of a project, the newest first."""
+
+    async def diff(self, folder: str, number: int) -> str:
+        """Return what has changed in a project since a record."""
+
+    async def restore(self, folder: str, number: int, name: str = "") -> list[str]:
+        """Bring a project, or one file of it, back to a record; return what changed."""

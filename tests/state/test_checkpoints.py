@@ -1,0 +1,79 @@
+"""Checkpoints of a project, in a store that leaves the project's own repository alone."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import NotFound
+from hermes.domain.settings.agent import CheckpointSettings
+from hermes.state.checkpoints import Checkpoints
+
+
+def made(tmp_path: Path, most: int = 20, size: int = 10) -> tuple[Checkpoints, Path]:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "a.txt").write_text("one")
+    (project / "src" / "b.py").write_text("b = 1")
+    (project / "node_modules").mkdir()
+    (project / "node_modules" / "x.js").write_text("x")
+    (project / ".env").write_text("KEY=secret")
+    chosen = CheckpointSettings(enabled=True, max_snapshots=most, max_file_size_mb=size)
+    return Checkpoints(tmp_path / "store", lambda: chosen), project
+
+
+async def test_a_project_goes_back_and_forth(tmp_path: Path) -> None:
+    store, project = made(tmp_path)
+    folder = str(project)
+    assert await store.snapshots(folder) == []
+    await store.take(folder, "before terminal")
+    await store.take(folder, "nothing changed")
+    assert [(s.number, s.why) for s in await store.snapshots(folder)] == [(1, "before terminal")]
+    (project / "a.txt").write_text("two")
+    (project / "src" / "b.py").unlink()
+    (project / "new" / "deep").mkdir(parents=True)
+    (project / "new" / "deep" / "c ü.txt").write_text("c")
+    diff = await store.diff(folder, 1)
+    assert "-one" in diff
+    assert "+two" in diff
+    assert await store.restore(folder, 1, "a.txt") == ["a.txt"]
+    assert (project / "a.txt").read_text() == "one"
+    assert not (project / "src" / "b.py").exists()
+    changed = await store.restore(folder, 1)
+    assert sorted(changed) == ["new/deep/c ü.txt", "src/b.py"]
+    assert (project / "src" / "b.py").read_text() == "b = 1"
+    assert not (project / "new").exists()
+    assert (project / "node_modules" / "x.js").exists()
+    assert (project / ".env").read_text() == "KEY=secret"
+    # Going back can be undone: the state before is a checkpoint, too.
+    await store.restore(folder, 2)
+    assert (project / "a.txt").read_text() == "two"
+    assert (project / "new" / "deep" / "c ü.txt").read_text() == "c"
+    with pytest.raises(NotFound):
+        await store.restore(folder, 99)
+
+
+async def test_the_own_repository_is_not_touched_and_nothing_of_it_runs(tmp_path: Path) -> None:
+    store, project = made(tmp_path)
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(project)], check=True)
+    hook = tmp_path / "ran"
+    (project / ".gitattributes").write_text("* filter=evil\n")
+    config = f'[filter "evil"]\n clean = touch {hook}\n[core]\n fsmonitor = touch {hook}\n'
+    with (project / ".git" / "config").open("a") as file:
+        file.write(config)
+    before = sorted(p.name for p in (project / ".git").iterdir())
+    await store.take(str(project), "x")
+    assert sorted(p.name for p in (project / ".git").iterdir()) == before
+    assert not hook.exists()
+
+
+async def test_only_so_many_are_kept_and_large_files_are_left_out(tmp_path: Path) -> None:
+    store, project = made(tmp_path, most=2, size=1)
+    (project / "large.bin").write_bytes(b"x" * 2**21)
+    for number in range(4):
+        (project / "a.txt").write_text(str(number))
+        await store.take(str(project), f"turn {number}")
+    kept = await store.snapshots(str(project))
+    assert [each.number for each in kept] == [4, 3]
+    assert "large.bin" not in await store.diff(str(project), 4)
