@@ -75,6 +75,8 @@ class FakeDiscord:
         self.refuse_resume = 0
         self.mute = False
         """Heartbeats are not answered."""
+        self.down = False
+        """Nothing is let through."""
         self._sent: dict[str, list[float]] = {}
         self._nonces: dict[str, dict[str, Any]] = {}
         self._last_id = 0
@@ -277,7 +279,9 @@ class FakeDiscord:
             self.sessions.remove(session)
         await session.socket.send_json({"op": op, "d": data, "s": None, "t": None})
 
-    async def _gateway(self, request: web.Request) -> web.WebSocketResponse:
+    async def _gateway(self, request: web.Request) -> web.StreamResponse:
+        if self.down:
+            return web.Response(status=503)
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.send_json({"op": 10, "d": {"heartbeat_interval": self.beat * 1000}})
@@ -359,7 +363,7 @@ class FakeDiscord:
             self.faults.remove(fault)
         self.calls.append((call, body if isinstance(body, dict) else {"list": body}))
         try:
-            _fail(fault[1])
+            _fail("reset" if self.down else fault[1])
             answer = self._answer(request, call, body, files)
             _fail(fault[1].removesuffix(" after"))
         except Refused as refused:

@@ -1,0 +1,39 @@
+"""Every platform passes the conformance suite; the suite knows a claim that it does not check."""
+
+import pytest
+
+from fakes.drivers import DiscordDriver, SlackDriver, TelegramDriver
+from hermes.domain.platforms import Capabilities
+from hermes.testing.conformance import Conformance, claims, unproven
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.xdist_group("conformance-telegram")
+class TestTelegram(Conformance):
+    driver = TelegramDriver
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.xdist_group("conformance-discord")
+class TestDiscord(Conformance):
+    driver = DiscordDriver
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.xdist_group("conformance-slack")
+class TestSlack(Conformance):
+    driver = SlackDriver
+
+
+def test_a_claim_without_its_check_is_an_error() -> None:
+    class Wider(Capabilities, frozen=True, kw_only=True):
+        holograms: bool = False
+
+    def claimed(**more: bool) -> list[str]:
+        known = Wider(max_length=100, **more)
+        from msgspec.structs import replace
+
+        return unproven(claims(replace(TelegramDriver.platform, capabilities=known)))
+
+    assert claimed(edits=True, streams=True, buttons=True) == []
+    assert claimed(holograms=True) == ["holograms"]
