@@ -62,7 +62,7 @@ class TelegramDriver:
         said = f"@hermes_bot {text}" if mention and place.group else text
         thread = int(place.thread) if place.thread else None
         if file:
-            more = {"name": "note.txt", "caption": said, "thread": thread}
+            more: dict[str, Any] = {"name": "note.txt", "caption": said, "thread": thread}
             return str(self._fake.world.say_file(chat, person, "document", file, **more))
         return str(self._fake.say(chat, person, said, thread=thread))
 
@@ -135,7 +135,8 @@ class DiscordDriver:
         self._groups = iter(names)
 
     async def __aenter__(self) -> Self:
-        return await self._fake.__aenter__() and self
+        await self._fake.__aenter__()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._fake.stop()
@@ -245,7 +246,8 @@ class SlackDriver:
         self._events: dict[str, dict[str, Any]] = {}
 
     async def __aenter__(self) -> Self:
-        return await self._fake.__aenter__() and self
+        await self._fake.__aenter__()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._fake.__aexit__()

@@ -78,6 +78,7 @@ class DiscordAdapter:
         self._bot = inbound.DiscordBot(id="")
         self._channels: dict[str, ChannelWire] = {}
         self._interactions: intake.Recent[_Interaction] = intake.Recent()
+        self._reactions: intake.Recent[str] = intake.Recent()
         self._begun = False
         self._sink: port.InboundSink
         self._hand_over: HandOver
@@ -304,10 +305,13 @@ class DiscordAdapter:
         await self._api.call(f"PATCH {_MESSAGE}", *native_id.split(":"), body=body)
 
     async def delete(self, target: Target, native_id: str) -> None:  # noqa: ARG002 - named by id
+        await self._remove(_MESSAGE, *native_id.split(":"))
+
+    async def _remove(self, what: str, *names: str) -> None:
         try:
-            await self._api.call(f"DELETE {_MESSAGE}", *native_id.split(":"))
+            await self._api.call(f"DELETE {what}", *names)
         except PlatformFailure as failure:
-            if failure.action is not FailureAction.SEND_NEW:
+            if failure.status != 404 and failure.action is not FailureAction.SEND_NEW:
                 raise
 
     async def typing(self, target: Target) -> None:
@@ -320,15 +324,11 @@ class DiscordAdapter:
         if not number(channel) or not self._rules().reactions:
             return
         own = f"{_MESSAGE}/reactions/{{emoji}}/@me"
-        if emoji != _SEEN:
-            # One reaction at a time: what was seen is done now.
-            try:
-                await self._api.call(f"DELETE {own}", channel, message, _SEEN)
-            except PlatformFailure as failure:
-                if failure.status != 404:
-                    raise
+        if (earlier := self._reactions.pop(native_id, _SEEN)) != emoji:
+            await self._remove(own, channel, message, earlier)
         if emoji:
             await self._api.call(f"PUT {own}", channel, message, emoji)
+            self._reactions[native_id] = emoji
 
     async def find_sent(self, outgoing: Outgoing, since: float) -> Sent | None:
         channel = outgoing.target.thread_id or outgoing.target.chat_id
