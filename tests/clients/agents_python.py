@@ -1,9 +1,10 @@
 """`openai-agents` for Python, on chat completions and on responses."""
 
-import agents
 import openai
-from agents import Agent, Runner
 from common import ADA, ASKS, CLEAN, FOUND, HELLO, KEY, SUNNY, URL, Person, fails, play, same
+
+import agents
+from agents import Agent, Runner
 
 agents.set_tracing_disabled(True)
 client = openai.AsyncOpenAI(base_url=URL, api_key=KEY, max_retries=0)
