@@ -34,6 +34,11 @@ TITLE = "Quince marmalade of Ann"
 BODIES: dict[str, dict[str, Any]] = {
     "createChatCompletion": {"messages": [{"role": "user", "content": "Hi"}]},
     "createResponse": {"input": "Hi"},
+    "compactResponse": {"model": "hermes", "input": "Hi"},
+    "countInputTokens": {"input": "Hi"},
+    "createConversation": {},
+    "updateConversation": {"metadata": {"a": "b"}},
+    "createConversationItems": {"items": [{"role": "user", "content": "Hi"}]},
     "startRun": {"input": "Hi"},
     "steerRun": {"input": "Left!"},
     "answerRun": {"choice": "once"},
@@ -161,6 +166,9 @@ class World:
         session_id = made["session"]["id"]
         await self._post(f"/api/sessions/{session_id}/chat", {"message": f"Play the {WORDS}."})
         response = await self._post("/v1/responses", {"input": f"Play the {WORDS}."})
+        said = [{"role": "user", "content": f"Play the {WORDS}."}]
+        talk = (await self._post("/v1/conversations", {"items": said}))["id"]
+        [item] = (await self.ann.get(f"/v1/conversations/{talk}/items")).json()["data"]
         handed = await self._post(
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": "hand it over"}], "tools": [WEATHER]},
@@ -172,6 +180,8 @@ class World:
         self.things = {
             "session_id": session_id,
             "response_id": response["id"],
+            "conversation_id": talk,
+            "item_id": item["id"],
             "run_id": run["run_id"],
             "approval_id": approval_id,
             "job_id": job["id"],
@@ -190,7 +200,10 @@ class World:
     _ann_key = ""
 
 
-PARAMS = ("session_id", "response_id", "run_id", "approval_id", "job_id", "model")
+PARAMS = (
+    *("session_id", "response_id", "conversation_id", "item_id"),
+    *("run_id", "approval_id", "job_id", "model"),
+)
 
 
 def path_of(endpoint: Endpoint, things: dict[str, str]) -> str:

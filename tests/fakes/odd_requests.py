@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from fakes.authority import BODIES, ENDPOINTS
+from fakes.authority import BODIES, ENDPOINTS, PARAMS
 from fakes.raw_http import request
 
 __all__ = ["TEXTS", "Odd", "Things", "odd_requests"]
@@ -290,7 +290,7 @@ class _Maker:
         dice = self.dice
         endpoint = dice.choice(ENDPOINTS)
         path = endpoint.path
-        for name in ("session_id", "response_id", "run_id", "approval_id", "job_id", "model"):
+        for name in PARAMS:
             known = self.things.get(name, ("hermes",))
             text = dice.choice(known if dice.random() < 0.6 else TEXTS)[:260]
             path = path.replace(f"{{{name}}}", quote(text, safe="") or "x")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fakes.api_gateway import KEY, ApiGateway, running_api
-from fakes.authority import BODIES, ENDPOINTS, path_of
+from fakes.authority import BODIES, ENDPOINTS, PARAMS, path_of
 from fakes.model_remote import model_process
 from fakes.model_script import Rule, Script, Step
 from fakes.odd_requests import Odd, odd_requests
@@ -152,7 +152,7 @@ async def test_a_nul_character_is_refused_in_every_text_of_every_request(tmp_pat
     async with fuzzed(tmp_path) as gateway, gateway.client() as client:
         things = {name: ids[0] for name, ids in (await _things(gateway)).items()}
         for endpoint in ENDPOINTS:
-            path = path_of(endpoint, {"approval_id": "x", "model": "hermes"} | things)
+            path = path_of(endpoint, {**dict.fromkeys(PARAMS, "x"), "model": "hermes"} | things)
             for body in _spoilt(BODIES.get(endpoint.name, {})):
                 if endpoint.body is None:
                     continue

@@ -158,7 +158,7 @@ async def test_the_handshake_needs_a_key_a_path_and_an_origin(tmp_path: Path) ->
     async with responses_door(tmp_path, ScriptedModel()) as door:
         for path, headers, status in (
             ("/v1/responses", {"authorization": "Bearer wrong"}, 401),
-            ("/v1/responses/compact", {}, 404),
+            ("/v1/responses/compact", {}, 405),
             ("/v1/nowhere", {}, 404),
             ("/v1/responses", {"origin": "https://evil.example"}, 403),
         ):

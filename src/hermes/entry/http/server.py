@@ -26,6 +26,8 @@ from hermes.entry.http.websocket import STOPPING
 _UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
 """Within the head only: no line before it is empty."""
 _OTHER_UPGRADE = re.compile(_UPGRADE.pattern + rb"(?![ \t]*websocket[ \t]*\r)", re.IGNORECASE)
+_SOCKET = re.compile(rb"GET [^ ?]*/v1/responses[ ?]")
+"""The one place where clients may go on over a WebSocket."""
 _MAX_HEAD = 64 * 1024
 _HEAD_SECONDS = 30.0
 _MAX_PIPELINED = 16
@@ -234,7 +236,8 @@ class _BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes == 0 and self._head_timer is None:
                 self._await_head()
             if self._head_bytes == 0:
-                offers = _OTHER_UPGRADE if self.ws_protocol_class else _UPGRADE
+                asked = self.ws_protocol_class is not None and _SOCKET.match(data)
+                offers = _OTHER_UPGRADE if asked else _UPGRADE
                 data = offers.sub(rb"\1x-offered-upgrade:", data, count=1)
             self._head_bytes += len(data)
         super().data_received(data)

@@ -187,14 +187,14 @@ async def _reached(call: Call[Any, Any]) -> Session:
     """Return the conversation in the path, by its id or by the name a client gave it."""
     name, ledger = call.path["conversation_id"], call.context.ledger
     session = await ledger.session(name)
+    if session is not None and owns_session(call.caller, session):
+        return session
+    # What is somebody else's is looked for further, like what does not exist.
     for agent in reachable_agents(call):
-        if session is None:
-            key = session_key_of(agent.agent_id, call.caller.key_id, name)
-            session = await ledger.session_for_key(key)
-    if session is None or not owns_session(call.caller, session):
-        message = f"There is no conversation `{name}`."
-        raise Problem(404, message, code="conversation_not_found")
-    return session
+        key = session_key_of(agent.agent_id, call.caller.key_id, name)
+        if (session := await ledger.session_for_key(key)) is not None:
+            return session
+    raise Problem(404, f"There is no conversation `{name}`.", code="conversation_not_found")
 
 
 async def _describe(
