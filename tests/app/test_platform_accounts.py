@@ -10,7 +10,7 @@ import pytest
 
 from fakes.package import install
 from hermes.app.options import AppOptions
-from hermes.app.platforms import enabled_accounts
+from hermes.app.platforms import enabled_accounts, renewed_accounts
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
@@ -124,3 +124,23 @@ def test_mention_rules_and_prompts_follow_a_changed_file(home: Home) -> None:
     assert adapter._rules().require_mention is False
     home.write("telegram: {require_mention: perhaps, channel_prompts: {'5': broken}}\n")
     assert account.channel_prompt("5", None) == "after", "what cannot be used changes nothing"
+
+
+def test_an_agent_with_a_token_of_its_own_has_an_account_that_nobody_else_has(home: Home) -> None:
+    for agent, secret in (("coder", "TELEGRAM_BOT_TOKEN=9:coder\n"), ("plain", "X_KEY=1\n")):
+        own = home.home.agents_dir / agent
+        own.mkdir(parents=True)
+        (own / ".env").write_text(f"{secret}TELEGRAM_ALLOWED_USERS=5\n")
+    home.write("agents: {coder: {}, plain: {}}\ntelegram: {require_mention: false}\n")
+    options = AppOptions(home=home.home, environ=home.environ, cwd=home.home.root)
+    general, own_bot = enabled_accounts(lambda: home.loaded, options, FakeClock())
+    assert [(each.name, each.agent) for each in (general, own_bot)] == [
+        ("telegram", ""),
+        ("telegram:coder", "coder"),
+    ]
+    assert own_bot.make().account == "9"
+    assert own_bot.places.variables["TELEGRAM_ALLOWED_USERS"] == "5"
+    assert own_bot.places.section["require_mention"] is False
+    (home.home.agents_dir / "coder" / ".env").unlink()
+    renewed = renewed_accounts([general, own_bot], lambda: home.loaded, options)
+    assert renewed == [general]

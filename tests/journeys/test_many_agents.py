@@ -180,8 +180,6 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
     async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram, own:
         home = Hermes(tmp_path).home
         give_home(home, model.base_url)
-        with (home / "agents" / "coder" / ".env").open("a") as file:
-            file.write("TELEGRAM_BOT_TOKEN=77:the-bot-of-the-coder\n")
         (home / "hooks" / "pick").mkdir(parents=True)
         (home / "hooks" / "pick" / "HOOK.yaml").write_text("name: pick\nevents: [select_agent]\n")
         (home / "hooks" / "pick" / "handler.py").write_text(HOOK)
@@ -204,8 +202,11 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             telegram.say(GROUP, ANN, "@hermes_bot for the coder")
             telegram.say(ANN, ANN, "for main")
             telegram.say(BEN, BEN, "for nobody")
-            own.say(ANN, ANN, "for the coder in private")
             await telegram.until(lambda: len(telegram.replies(GROUP)) == 1, 30)
+            # The bot of an agent is connected when its token is there, also later.
+            with (home / "agents" / "coder" / ".env").open("a") as file:
+                file.write("TELEGRAM_BOT_TOKEN=77:the-bot-of-the-coder\n")
+            own.say(ANN, ANN, "for the coder in private")
             await telegram.until(lambda: len(telegram.replies(ANN)) == 1, 30)
             await telegram.until(lambda: len(telegram.replies(BEN)) == 1, 30)
             await own.until(lambda: len(own.replies(ANN)) == 1, 30)

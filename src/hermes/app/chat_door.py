@@ -6,7 +6,12 @@ from msgspec.structs import replace
 
 from hermes.app.doors import DoorContext, outgoing_files
 from hermes.app.options import AppOptions
-from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
+from hermes.app.platforms import (
+    PlatformAccount,
+    enabled_accounts,
+    enabled_platforms,
+    renewed_accounts,
+)
 from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
@@ -44,12 +49,17 @@ def open_door(context: DoorContext) -> ChatDoor:
     accounts = enabled_accounts(lambda: app.loaded, app.options, app.clock)
     names = _prefixes(accounts)
 
+    def renewed() -> list[PlatformAccount]:
+        accounts[:] = renewed_accounts(accounts, lambda: app.loaded, app.options)
+        return accounts
+
     def access() -> dict[str, AuthzSettings]:
         return access_settings(app.loaded, _access_places(accounts))
 
     return ChatDoor(
         ChatDoorParts(
-            accounts=accounts,
+            accounts=tuple(accounts),
+            renewed=renewed,
             media_dir=app.options.home.cache_dir / "media",
             ledger=app.ledger,
             clock=app.clock,
@@ -110,9 +120,13 @@ def _access_places(
 
 def _prompts(accounts: Sequence[PlatformAccount], name: str) -> Callable[[str, str | None], str]:
     """Return how the extra prompt of a chat is found; one that an account has, all have."""
-    own = [each for each in accounts if each.platform.name == name]
     return lambda chat_id, thread_id: next(
-        (text for each in own if (text := each.channel_prompt(chat_id, thread_id))), ""
+        (
+            text
+            for each in accounts
+            if each.platform.name == name and (text := each.channel_prompt(chat_id, thread_id))
+        ),
+        "",
     )
 
 

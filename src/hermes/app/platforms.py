@@ -1,8 +1,7 @@
 """The accounts on chat platforms that are switched on."""
 
-import itertools
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -47,7 +46,7 @@ class PlatformAccount:
 
         `shared` is what the requests for adapters of all accounts have in common.
         """
-        self._own = own
+        self.own, self.shared = own, shared
         self.platform = platform
         self.name = f"{platform.name}:{account}" if account else platform.name
         self.account = account
@@ -61,7 +60,7 @@ class PlatformAccount:
     @property
     def agent(self) -> str:
         """Return the agent whose own account it is, by its credentials or `accounts.<name>`."""
-        return self.account if self._own else str(self._places().section.get("agent") or "")
+        return self.account if self.own else str(self._places().section.get("agent") or "")
 
     def make(self) -> Adapter:
         return self.platform.make(self._request)
@@ -89,7 +88,7 @@ class PlatformAccount:
     def _places(self) -> SettingPlaces:
         loaded = self._loaded()
         if self._known is None or self._known[0] is not loaded:
-            if self._own:
+            if self.own:
                 places = _places_of_agent(loaded, self._options.home, self.platform, self.account)
             else:
                 places = _places(loaded, self.platform, self.account)
@@ -119,12 +118,25 @@ def enabled_accounts(
         named = tuple(_accounts(now, platform))
         general = bool(credential(platform, _places(now, platform, "")))
         agents = _agents_with(now, options.home, platform)
-        accounts = named or (("",) if general or not agents else ())
-        of_agents = ((account, False) for account in accounts), ((each, True) for each in agents)
+        for account in named or (("",) if general or not agents else ()):
+            found += [PlatformAccount(platform, account, loaded, options, **shared)]
         found += [
-            PlatformAccount(platform, account, loaded, options, own=own, **shared)
-            for account, own in itertools.chain(*of_agents)
+            PlatformAccount(platform, each, loaded, options, own=True, **shared) for each in agents
         ]
+    return found
+
+
+def renewed_accounts(
+    known: Sequence[PlatformAccount], loaded: Callable[[], LoadedConfig], options: AppOptions
+) -> list[PlatformAccount]:
+    """Return the accounts with those of agents as they are now; platforms stay."""
+    first = {each.platform.name: each for each in reversed(known)}
+    own = {each.name: each for each in known if each.own}
+    found = [each for each in known if not each.own]
+    for each in first.values():
+        for agent in _agents_with(loaded(), options.home, each.platform):
+            new = PlatformAccount(each.platform, agent, loaded, options, own=True, **each.shared)
+            found.append(own.get(new.name, new))
     return found
 
 

@@ -378,11 +378,28 @@ class Supervisor:
 class Fleet:
     def __init__(self, supervisors: Sequence[Supervisor]) -> None:
         self._supervisors = supervisors
+        self._start: Callable[[Supervisor], None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for each in self._supervisors:
-                group.create_task(each.run(), name=f"adapter {each.name}")
+
+            def start(each: Supervisor) -> None:
+                self._tasks[each.name] = group.create_task(each.run(), name=f"adapter {each.name}")
+
+            self._start = start
+            for supervisor in self._supervisors:
+                start(supervisor)
+
+    def change(self, supervisors: Sequence[Supervisor]) -> None:
+        """Look after these from now on: leave those that are gone, begin with new ones."""
+        before, self._supervisors = self._supervisors, supervisors
+        for each in before:
+            if each not in supervisors and each.name in self._tasks:
+                self._tasks.pop(each.name).cancel()
+        for each in supervisors:
+            if each not in before and self._start is not None:
+                self._start(each)
 
     async def settled(self) -> list[AdapterHealth]:
         """Return once every adapter has connected or failed for the first time."""

@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
     accounts: Sequence[ChatAccount]
+    renewed: Callable[[], Sequence[ChatAccount]]
+    """Returns the accounts as configured now, of the same platforms."""
     media_dir: Path
     """Where files of messages are kept."""
     context: ChatContext
@@ -85,12 +87,7 @@ class ChatDoor(Door):
         self.say, self.do = self._replies.say, self._replies.do
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
-        self._fleet = Fleet(
-            [
-                Supervisor(each, self._sink, parts.clock, parts.supervision, self._changed)
-                for each in parts.accounts
-            ]
-        )
+        self._fleet = Fleet([self._supervisor(each) for each in parts.accounts])
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> object:
         return self._replies.do(work)
@@ -109,7 +106,17 @@ class ChatDoor(Door):
         )
         return (self._fleet.run, greetings.run)
 
+    def _supervisor(self, account: ChatAccount) -> Supervisor:
+        parts = self._parts
+        return Supervisor(account, self._sink, parts.clock, parts.supervision, self._changed)
+
     def configured(self) -> None:
+        known = {
+            each.account.name: each for name in self._platforms for each in self._fleet.all_of(name)
+        }
+        self._fleet.change(
+            [known.get(each.name) or self._supervisor(each) for each in self._parts.renewed()]
+        )
         self._way_in.authorizer.update(self._parts.access())
         self._fleet.retry()
 
