@@ -115,6 +115,23 @@ def test_one_bot_is_used_by_one_home_and_its_secret_is_not_written(tmp_path: Pat
         pass
 
 
+def test_accounts_that_share_one_of_their_credentials_exclude_each_other(tmp_path: Path) -> None:
+    home, other = tmp_path / "profiles" / "work", tmp_path / "other"
+    with hold_credential(tmp_path, "slack", "xoxb-1\nxapp-1", home, "slack:team"):
+        for secrets in ("xoxb-2\nxapp-1", "xoxb-1\nxapp-2"):
+            with (
+                pytest.raises(Conflict) as refused,
+                hold_credential(tmp_path, "slack", secrets, other),
+            ):
+                pass
+            assert f"process {os.getpid()}, home {home}, profile work" in refused.value.message
+            assert "slack:team" in refused.value.message
+        with hold_credential(tmp_path, "slack", "xoxb-2\nxapp-2", other):
+            pass
+    with hold_credential(tmp_path, "slack", "xoxb-2\nxapp-1", other):
+        pass
+
+
 def test_locks_are_below_the_users_state_directory(tmp_path: Path) -> None:
     assert credential_locks_dir({"HOME": "/home/x"}) == Path(
         "/home/x/.local/state/hermes/gateway-locks"

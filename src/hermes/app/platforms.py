@@ -73,7 +73,7 @@ class PlatformAccount:
         secret = self.credential
         locks = credential_locks_dir(self._options.environ)
         home = self._options.home.root
-        return hold_credential(locks, self.platform.name, secret, home)
+        return hold_credential(locks, self.platform.name, secret, home, self.name)
 
     def channel_prompt(self, chat_id: str, thread_id: str | None) -> str:
         """Return what the owner wants the model to know in a chat."""

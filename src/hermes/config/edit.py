@@ -7,7 +7,7 @@ a series of such changes, after a backup.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from io import StringIO
 from pathlib import Path as FilePath
@@ -49,6 +49,12 @@ def render(value: Any) -> str:
     return dumped.strip()[1:-1]
 
 
+class Renamed(Struct, frozen=True):
+    to: str
+
+
+Change = tuple[Path, Any]
+
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
@@ -89,6 +95,40 @@ def unset_value(home: HermesHome, key: str, *, environ: Mapping[str, str] = {}) 
             return False
         write_checked(home, text, apply_change(text, path, None, remove=True), environ=environ)
         return True
+
+
+def change_values(
+    home: HermesHome, changes: Iterable[Change], *, environ: Mapping[str, str] = {}
+) -> None:
+    """Make several changes of `config.yaml`, all or none.
+
+    (key, value) sets, (key, None) removes, (key, Renamed) gives the key another name. The last
+    part of a key may be `+N`: the value becomes item N of the list.
+    """
+    with editing(home):
+        before = after = read_text(home)
+        for path, value in changes:
+            if isinstance(value, Renamed):
+                after = _with_renamed_key(after, path, value.to)
+            else:
+                after = apply_change(after, path, value, remove=value is None)
+        write_checked(home, before, after, environ=environ)
+
+
+def _with_renamed_key(text: str, path: Path, new: str) -> str:
+    """Return the text with another name of one key, and nothing else changed."""
+    meant = _copied(parse_document(text.encode(), "config.yaml").data)
+    parent = lookup(meant, path[:-1])
+    items = [(new if key == path[-1] else key, value) for key, value in parent.items()]
+    parent.clear()
+    parent.update(items)
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    for name in path:
+        key, node = next(pair for pair in node.value if pair[0].value == name)
+    changed = text[: key.start_mark.index] + new + text[key.end_mark.index :]
+    if not _reads_as(changed, meant):
+        raise _unchangeable(path)
+    return changed
 
 
 def read_text(home: HermesHome) -> str:
@@ -164,7 +204,11 @@ def apply_change(text: str, path: Path, value: Any, *, remove: bool = False) -> 
     for candidate in _candidates(text, path, value, remove=remove):
         if _reads_as(candidate, meant):
             return candidate
-    raise ConfigError(
+    raise _unchangeable(path)
+
+
+def _unchangeable(path: Path) -> ConfigError:
+    return ConfigError(
         f"{format_key(path)} cannot be changed without changing the rest of config.yaml.",
         hint="Change it by hand: hermes config edit",
     )
@@ -194,6 +238,9 @@ def _change(data: Any, path: Path, value: Any, *, remove: bool) -> None:
             raise UsageError(f"{format_key(path)}: `{name}` is a single value, not a mapping.")
         data = child
     last = path[-1]
+    if isinstance(data, list) and last.startswith("+") and last[1:].isdecimal():
+        data.insert(int(last[1:]), value)
+        return
     at: Any = _position(data, last, path) if isinstance(data, list) else last
     if remove:
         del data[at]

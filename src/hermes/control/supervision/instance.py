@@ -10,7 +10,7 @@ import hashlib
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -148,23 +148,41 @@ def credential_locks_dir(environ: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def hold_credential(folder: Path, platform: str, secret: str, home: Path) -> Iterator[None]:
-    """Keep a credential to this process for the body of the `with`.
+def hold_credential(
+    folder: Path, platform: str, secrets: str, home: Path, name: str = ""
+) -> Iterator[None]:
+    """Keep the credentials of an account (`name`) to this process for the body of the `with`.
 
-    `Conflict` names the process and home that use it. The file's name is a hash;
-    the credential itself is written nowhere.
+    There is one a line, each with a lock of its own: accounts that share only one of
+    theirs would still take each other's messages. `Conflict` names the process and home
+    that use it. A file's name is a hash; the credential itself is written nowhere.
     """
-    name = hashlib.sha256(f"{platform}\0{secret}".encode()).hexdigest()[:32]
-    descriptor = open_lock(folder / f"{platform}-{name}.lock")
+    with ExitStack() as stack:
+        for secret in secrets.split("\n"):
+            stack.enter_context(_hold_one(folder, platform, secret, home, name or platform))
+        yield
+
+
+@contextmanager
+def _hold_one(folder: Path, platform: str, secret: str, home: Path, name: str) -> Iterator[None]:
+    digest = hashlib.sha256(f"{platform}\0{secret}".encode()).hexdigest()[:32]
+    descriptor = open_lock(folder / f"{platform}-{digest}.lock")
     try:
         if not try_lock(descriptor):
             holder = os.read(descriptor, 4096).decode(errors="replace").strip() or "unknown"
+            mine = holder.startswith(f"process {os.getpid()},")
+            who = "Another account of this gateway" if mine else "Another gateway on this machine"
             raise Conflict(
-                f"Another gateway on this machine uses the same {platform} account ({holder}).",
-                hint="Stop that one, or give this home a credential of its own.",
+                f"{who} uses the same {platform} account ({holder}).",
+                hint=f"Give {name} a credential of its own, or switch off the other one."
+                if mine
+                else f"Stop that one (hermes gateway stop, with HERMES_HOME or -p of that home),"
+                f" or give {name} a credential of its own.",
             )
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()}, home {home}\n".encode(), 0)
+        profile = f", profile {home.name}" if home.parent.name == "profiles" else ""
+        line = f"process {os.getpid()}, home {home}{profile}, account {name}\n"
+        os.pwrite(descriptor, line.encode(), 0)
         yield
     finally:
         # Never unlinked: a lock on a file that is gone would guard nothing.

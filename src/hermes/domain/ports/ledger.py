@@ -120,6 +120,13 @@ class SessionStore(Protocol):
     async def session_for_key(self, key: str) -> Session | None:
         """Return the session a key points at."""
 
+    async def rename_agent(self, old: str, new: str, old_home: str, new_home: str) -> int:
+        """Give all that belongs to an agent to its new name; return how many sessions it has.
+
+        `Conflict` if something belongs to an agent of that name already. Directories of
+        sessions below `old_home` are then below `new_home`.
+        """
+
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
     text: str

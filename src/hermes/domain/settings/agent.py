@@ -138,6 +138,23 @@ class ToolDelegation(Section, frozen=True, kw_only=True):
     """Allow what would need an approval in a task, where nobody can be asked; else it is denied."""
 
 
+class AskAgent(Section, frozen=True, kw_only=True):
+    """Questions that the agent puts to other agents of this gateway (`ask_agent`)."""
+
+    enabled: bool = False
+    """Offer the tool."""
+    agents: tuple[str, ...] = ()
+    """Whom it may ask; `*` for every agent there is."""
+    max_depth: Positive = 1
+    """How far a question may go: 1 lets an agent that was asked ask nobody itself."""
+    max_questions: Positive = 5
+    """Questions that one turn may put."""
+    max_model_calls: Positive = 20
+    """Model calls that an answer may take."""
+    timeout: Seconds = 600.0
+    """Seconds after which a question is given up; 0 for no limit."""
+
+
 class LoopLimits(Section, frozen=True, kw_only=True):
     exact_failure: Positive = 2
     """Failures of one and the same call."""

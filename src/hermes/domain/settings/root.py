@@ -39,6 +39,7 @@ class Settings(Section, frozen=True, kw_only=True):
     tool_loop_guardrails: core.LoopGuardrails = core.LoopGuardrails()
     tools: core.ToolUse = core.ToolUse()
     delegation: core.ToolDelegation = core.ToolDelegation()
+    ask_agent: core.AskAgent = core.AskAgent()
     compression: core.Compression = core.Compression()
     memory: core.Memory = core.Memory()
     web: core.Web = core.Web()

@@ -33,7 +33,24 @@ read_session = reader(
 )
 
 
+_OF_AGENTS = (
+    *("sessions", "session_keys", "inbox", "turns", "outbox", "approvals", "model_usage"),
+    *("runs", "api_keys"),
+)
+
+
 class SessionPart(LedgerPart):
+    @transaction
+    def rename_agent(self, db: Connection, old: str, new: str, old_home: str, new_home: str) -> int:
+        if one(db, "agents.known", (new, new)):
+            raise Conflict(
+                f"There are conversations of an earlier agent `{new}`.",
+                hint="Choose another name: they are not to be mixed.",
+            )
+        names = {"old": old, "new": new, "old_home": old_home, "new_home": new_home}
+        changed = [change(db, f"agents.rename_{table}", names) for table in _OF_AGENTS]
+        return changed[0]
+
     @transaction
     def create_session(self, db: Connection, new: NewSession) -> Session:
         insert_session(db, new)
