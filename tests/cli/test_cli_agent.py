@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -73,8 +74,8 @@ def refused(*args: str) -> HermesError:
     return error
 
 
-def config(home: Path) -> dict[str, dict[str, object]]:
-    data: dict[str, dict[str, object]] = yaml.safe_load((home / "config.yaml").read_text())
+def config(home: Path) -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((home / "config.yaml").read_text())
     return data
 
 

@@ -122,6 +122,7 @@ def _with_renamed_key(text: str, path: Path, new: str) -> str:
     items = [(new if key == path[-1] else key, value) for key, value in parent.items()]
     parent.clear()
     parent.update(items)
+    key: Any = None
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     for name in path:
         key, node = next(pair for pair in node.value if pair[0].value == name)
