@@ -21,7 +21,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import Model, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
-from hermes.domain.tokens import SUMMARY_HEADER, estimate_message
+from hermes.domain.usage import SUMMARY_HEADER, estimate_message
 
 SMALL_WINDOW = 512_000
 SMALL_WINDOW_THRESHOLD = 0.75

@@ -53,8 +53,8 @@ from hermes.domain.messages import (
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
-from hermes.domain.tokens import estimate_message, estimate_tokens
 from hermes.domain.turn import SAMPLING
+from hermes.domain.usage import estimate_message, estimate_tokens
 
 log = logging.getLogger(__name__)
 

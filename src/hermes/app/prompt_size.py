@@ -7,8 +7,8 @@ from hermes.agent.prompt import gather_inputs, prompt_sections
 from hermes.app.build import App
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
-from hermes.domain.tokens import BYTES_PER_TOKEN
 from hermes.domain.tools import ToolSpec
+from hermes.domain.usage import BYTES_PER_TOKEN
 
 
 class PromptSize(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from hermes.agent.fetch import PageFetcher
 from hermes.agent.mcp.servers import McpServers
 from hermes.agent.side_calls import Sight
 from hermes.agent.tools.define import Tool
-from hermes.agent.tools.image_generate import IMAGE_SERVICE
+from hermes.agent.tools.media.image_generate import IMAGE_SERVICE
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled, Recorded
 from hermes.control.approvals import ApprovalAnswers, Judge, LedgerGate

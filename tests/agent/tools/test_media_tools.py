@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fakes.toolbox import Toolbox, local_environment
 from fakes.web import DOT, web
 from hermes.agent.fetch import PageFetcher
-from hermes.agent.tools.image_generate import IMAGE_SERVICE
+from hermes.agent.tools.media.image_generate import IMAGE_SERVICE
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import Content, ImagePart, TextPart, ToolOutcome
 from hermes.domain.settings import Settings

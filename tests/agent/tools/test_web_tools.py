@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from fakes.toolbox import Toolbox, local_environment
 from fakes.web import web
 from hermes.agent.fetch import PageFetcher, is_not_of_the_host
-from hermes.agent.pages import decoded
 from hermes.agent.tools.registry import ToolRegistry
+from hermes.agent.tools.web.pages import decoded
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.settings import Settings
 from hermes.domain.settings.agent import Security, Web, WebsiteBlocklist

@@ -48,7 +48,7 @@ LOGIN_SECONDS = 300.0
 _TROUBLE = (MCPError, OSError, httpx2.HTTPError, OAuthFlowError, ValidationError, RuntimeError)
 
 
-class McpTool(Struct, frozen=True, kw_only=True):
+class ListedTool(Struct, frozen=True, kw_only=True):
     """A tool as the server describes it."""
 
     name: str
@@ -77,7 +77,7 @@ class McpParts(Struct, frozen=True, kw_only=True):
 class McpConnection:
     def __init__(self, name: str, settings: McpServerSettings, parts: McpParts) -> None:
         self.name, self.settings, self._parts = name, settings, parts
-        self.tools: tuple[McpTool, ...] = ()
+        self.tools: tuple[ListedTool, ...] = ()
         self.has_resources = self.has_prompts = False
         self.error = ""
         """Why there is no connection now."""
@@ -398,13 +398,13 @@ def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def _described(tool: types.Tool) -> McpTool:
+def _described(tool: types.Tool) -> ListedTool:
     hints = tool.annotations
     schema = dict(tool.input_schema)
     schema.setdefault("type", "object")
     fields = schema.get("properties") or {}
     schema["properties"] = {name: f if isinstance(f, dict) else {} for name, f in fields.items()}
-    return McpTool(
+    return ListedTool(
         name=tool.name,
         description=" ".join((tool.description or tool.title or tool.name).split())[:1000],
         parameters=schema,

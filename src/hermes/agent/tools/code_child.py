@@ -57,7 +57,7 @@ def call_tool(name: str, arguments: dict[str, Any]) -> Result:
     return result
 
 
-class Kept:
+class PipeEnds:
     """The beginning and the end of what a pipe gives."""
 
     def __init__(self, pipe: IO[bytes], limit: int) -> None:
@@ -123,7 +123,7 @@ class Bridge:
         assert child.stdout is not None
         assert child.stderr is not None
         self._children.append(child)
-        out, err = Kept(child.stdout, given["stdout"]), Kept(child.stderr, given["stderr"])
+        out, err = PipeEnds(child.stdout, given["stdout"]), PipeEnds(child.stderr, given["stderr"])
         for work in (self._hear, lambda: self._serve(server)):
             threading.Thread(target=work, daemon=True).start()
         code = child.wait()

@@ -9,8 +9,8 @@ from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.scope import AgentServices
 from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import MODEL_OVERRIDE, Session, StoredMessage
-from hermes.domain.tokens import estimate_message, estimate_tokens
 from hermes.domain.tools import ToolSpec
+from hermes.domain.usage import estimate_message, estimate_tokens
 
 DEFAULT_SOURCE = "cli"
 

@@ -1,4 +1,4 @@
-"""What a session does with its page: go, look, click, type, answer.
+"""Page: the tab of a session, and everything tools do with it.
 
 A page is looked at as assistive technology has it: the accessibility tree of the document and its
 frames, in lines, with `@e1`, `@e2` for everything one can act on. These names hold until the page

@@ -14,7 +14,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
 from hermes.domain.messages import Message
 from hermes.domain.ports.model import ModelFailure
-from hermes.domain.tokens import IMAGE_TOKENS, SUMMARY_HEADER, estimate_message, estimate_tokens
+from hermes.domain.usage import IMAGE_TOKENS, SUMMARY_HEADER, estimate_message, estimate_tokens
 from hermes.entry.http.access import require_agent
 from hermes.entry.http.api.conversation import (
     Conversation,

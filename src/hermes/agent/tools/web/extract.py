@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from hermes.agent.pages import Page, read_pages
 from hermes.agent.tools.define import stored, tool
+from hermes.agent.tools.web.pages import PageText, read_pages
 from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.tools import (
@@ -63,7 +63,9 @@ async def web_extract(args: WebExtractArgs, context: ToolContext) -> ToolResult:
     )
 
 
-async def _shown(url: str, answer: WebAnswer, page: Page, limit: int, context: ToolContext) -> str:
+async def _shown(
+    url: str, answer: WebAnswer, page: PageText, limit: int, context: ToolContext
+) -> str:
     notes = [f"[Only the first {MAX_BYTES} bytes were read.]"] if answer.cut else []
     if len(page.text) > limit:
         name = f"{context.call_id}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"

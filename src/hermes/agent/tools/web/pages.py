@@ -25,7 +25,7 @@ _META = re.compile(rb"""(?i)<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?\s{0,9}([
 _TEXT_KINDS = ("json", "xml", "javascript", "yaml", "toml", "csv", "x-sh", "markdown")
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class PageText(Struct, frozen=True, kw_only=True):
     title: str = ""
     text: str = ""
     error: str = ""
@@ -37,18 +37,18 @@ class _Job(Struct, frozen=True, array_like=True):
     body: bytes
 
 
-async def read_pages(answers: Sequence[WebAnswer]) -> list[Page]:
+async def read_pages(answers: Sequence[WebAnswer]) -> list[PageText]:
     """Return title and text of each, HTML as Markdown, or why it cannot be read."""
     jobs = [_Job(answer.kind, answer.url, answer.body) for answer in answers]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-c", "from hermes.agent import pages; pages.child()"),
+        *(sys.executable, "-I", "-c", "from hermes.agent.tools.web import pages; pages.child()"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert process.stdin
     assert process.stdout
-    found: list[Page] = []
+    found: list[PageText] = []
     try:
         async with asyncio.timeout(SECONDS):
             process.stdin.write(msgspec.msgpack.encode(jobs))
@@ -56,15 +56,15 @@ async def read_pages(answers: Sequence[WebAnswer]) -> list[Page]:
             for _ in jobs:
                 size = int.from_bytes(await process.stdout.readexactly(4), "big")
                 output = await process.stdout.readexactly(size)
-                found.append(msgspec.msgpack.decode(output, type=Page))
+                found.append(msgspec.msgpack.decode(output, type=PageText))
     except (TimeoutError, EOFError, ConnectionError):
-        found.append(Page(error="takes too long, or too much memory, to be read."))
+        found.append(PageText(error="takes too long, or too much memory, to be read."))
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     missing = len(jobs) - len(found)
-    return [*found, *[Page(error="was not read: another page took too long.")] * missing]
+    return [*found, *[PageText(error="was not read: another page took too long.")] * missing]
 
 
 def child() -> None:
@@ -75,13 +75,13 @@ def child() -> None:
         try:
             page = page_of(job.kind, job.url, job.body)
         except (ValueError, RecursionError, MemoryError) as error:
-            page = Page(error=f"could not be read: {type(error).__name__}.")
+            page = PageText(error=f"could not be read: {type(error).__name__}.")
         output = msgspec.msgpack.encode(page)
         sys.stdout.buffer.write(len(output).to_bytes(4, "big") + output)
         sys.stdout.buffer.flush()
 
 
-def page_of(kind: str, url: str, body: bytes) -> Page:
+def page_of(kind: str, url: str, body: bytes) -> PageText:
     name, _, parameters = kind.lower().partition(";")
     name = name.strip()
     if body.startswith(b"%PDF-") or name == "application/pdf":
@@ -92,8 +92,8 @@ def page_of(kind: str, url: str, body: bytes) -> Page:
     }:
         return _html(decoded(body[:_MAX_HTML], parameters), url)
     if name.startswith("text/") or any(each in name for each in _TEXT_KINDS):
-        return Page(text=decoded(body, parameters)[:_MAX_TEXT])
-    return Page(error=f"is not text but {name}.")
+        return PageText(text=decoded(body, parameters)[:_MAX_TEXT])
+    return PageText(error=f"is not text but {name}.")
 
 
 def decoded(body: bytes, parameters: str) -> str:
@@ -116,7 +116,7 @@ def decoded(body: bytes, parameters: str) -> str:
     return body.decode(best.encoding if best else "utf-8", "replace")
 
 
-def _html(html: str, url: str) -> Page:
+def _html(html: str, url: str) -> PageText:
     import trafilatura  # noqa: PLC0415 - slow to import
 
     from hermes.agent.fetch import readable  # noqa: PLC0415
@@ -124,20 +124,20 @@ def _html(html: str, url: str) -> Page:
     # Pages that are no article: better everything that is on them than next to nothing.
     plain = readable(html)
     if len(html) > _MAX_ARTICLE:
-        return Page(text=plain[:_MAX_TEXT])
+        return PageText(text=plain[:_MAX_TEXT])
     tree = trafilatura.load_html(html)
     if tree is None:
-        return Page(text=plain[:_MAX_TEXT])
+        return PageText(text=plain[:_MAX_TEXT])
     title = trafilatura.extract_metadata(tree, default_url=url).title or ""
     text = trafilatura.extract(
         tree, url=url, output_format="markdown", include_links=True, include_tables=True
     )
     if not text or len(text) < 200 < len(plain):
         text = plain
-    return Page(title=title, text=text[:_MAX_TEXT])
+    return PageText(title=title, text=text[:_MAX_TEXT])
 
 
-def _pdf(body: bytes) -> Page:
+def _pdf(body: bytes) -> PageText:
     from io import BytesIO  # noqa: PLC0415
 
     from pypdf import PdfReader  # noqa: PLC0415 - for the few that are PDF
@@ -146,7 +146,7 @@ def _pdf(body: bytes) -> Page:
     try:
         reader = PdfReader(BytesIO(body))
         if reader.is_encrypted and not reader.decrypt(""):
-            return Page(error="is a PDF with a password.")
+            return PageText(error="is a PDF with a password.")
         texts: list[str] = []
         for page in reader.pages:
             texts.append(page.extract_text())
@@ -154,6 +154,10 @@ def _pdf(body: bytes) -> Page:
                 break
         title = (reader.metadata.title if reader.metadata else None) or ""
     except PyPdfError as error:
-        return Page(error=f"is a broken PDF ({error}).")
+        return PageText(error=f"is a broken PDF ({error}).")
     text = "\n\n".join(texts).strip()
-    return Page(title=title, text=text) if text else Page(error="is a PDF without text (scanned).")
+    return (
+        PageText(title=title, text=text)
+        if text
+        else PageText(error="is a PDF without text (scanned).")
+    )

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
-from hermes.agent.tools.speech import FOLDER
-from hermes.agent.tools.vision import picture
+from hermes.agent.tools.media.speech import FOLDER
+from hermes.agent.tools.media.vision import picture
 from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.inbound import ENDINGS, image_type
 from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec, WebRequest
