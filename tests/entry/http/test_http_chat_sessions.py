@@ -105,6 +105,17 @@ async def test_an_edited_or_repeated_question_is_a_branch(tmp_path: Path) -> Non
         assert session_of(onward) == session_of(again), "the answer that was chosen goes on"
 
 
+async def test_a_continued_answer_is_one_message_for_the_client(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("It is"), say(" fine."), say("Bye.")) as (door, _):
+        first = await ask(door.client, "How is it?")
+        begun = ("How is it?", agent_said("It is"))
+        second = await ask(door.client, *begun)
+        whole = ("How is it?", agent_said("It is" + text_of(second)), "Thanks")
+        third = await ask(door.client, *whole)
+        assert text_of(second) == " fine."
+        assert session_of(third) == session_of(second) == session_of(first)
+
+
 async def test_other_words_and_other_keys_open_a_session(tmp_path: Path) -> None:
     async with door_with(tmp_path, *(say("Hello.") for _ in range(4))) as (door, _):
         first = await ask(door.client, "Hi")

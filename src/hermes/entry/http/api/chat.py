@@ -283,11 +283,14 @@ async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> Sessi
             continue
         if run.outcome is None or await context.ledger.session(run.session_id) is None:
             continue
-        begun = run.request.get("prefill", "")
+        begun = (run.request.get("prefill") or "").strip()
+        if not text.startswith(begun):
+            continue
+        rest = text.removeprefix(begun).strip()
         told = answers_seen([event async for event in context.runs.events(run)])
-        seen = [f"{begun}{as_sent_back(each)}".strip() for each in told]
+        seen = [as_sent_back(each).strip() for each in told]
         cut = run.outcome.state is RunState.INCOMPLETE
-        if text in seen or (cut and any(each.startswith(text) for each in seen)):
+        if rest in seen or (cut and any(each.startswith(rest) for each in seen)):
             return SessionChoice(after_run=run.id)
     return SessionChoice()
 
