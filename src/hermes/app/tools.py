@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.mcp.servers import McpServers
 from hermes.agent.side_calls import Sight
+from hermes.agent.tools.ask_agent import ASK_AGENT
 from hermes.agent.tools.define import Tool
 from hermes.agent.tools.media.image_generate import IMAGE_SERVICE
 from hermes.agent.tools.registry import ToolRegistry
@@ -93,6 +94,10 @@ class AgentTools(Struct, kw_only=True):
         names = profile.secret_names
         if self.settings().image_gen.base_url:
             names |= {IMAGE_SERVICE}
+        if self.settings().ask_agent.enabled and self.settings().ask_agent.agents:
+            names |= {ASK_AGENT}
+            if source not in {CHILD, *UNTRUSTED}:
+                toolsets = (*toolsets, ASK_AGENT)
         extra = self.extra.get(profile.id, ())
         key = (toolsets, profile.disabled_toolsets, granted, names, id(extra))
         found = self.registries.get(key)

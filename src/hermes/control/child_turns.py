@@ -102,7 +102,7 @@ class ChildTurns(Follower, Door):
         return ended
 
     async def _message(self, context: ToolContext, child: ChildTask) -> InboundMessage:
-        left = await self._generations(context)
+        left = await self._generations(context, child.depth)
         if left <= 0:
             raise ToolRefused("A task cannot start further tasks.", hint="Do it here.")
         name = ":".join(filter(None, (context.turn_id, context.call_id, child.name)))
@@ -124,11 +124,11 @@ class ChildTurns(Follower, Door):
             internal=True,
         )
 
-    async def _generations(self, context: ToolContext) -> int:
+    async def _generations(self, context: ToolContext, depth: int | None) -> int:
         """Return how many generations of children a turn may have."""
         asking = await self._ledger.session(context.session_id)
         if asking is None or asking.source != PLATFORM:
-            return context.settings.delegation.max_spawn_depth
+            return context.settings.delegation.max_spawn_depth if depth is None else depth
         begun = await self._ledger.entries_of_turn(context.turn_id)
         given = begun[0].message.options if begun else None
         return given.children if given else 0

@@ -136,6 +136,8 @@ class ChildTask(Struct, frozen=True, kw_only=True):
     max_model_calls: int | None = None
     orchestrator: bool = False
     """It may have children itself, as far down as the settings allow."""
+    depth: int | None = None
+    """How many generations there may be from here; None: `delegation.max_spawn_depth`."""
     background: bool = False
     """Nobody waits: the conversation that asked is told when it has ended."""
     seconds: float = 0.0

@@ -19,7 +19,7 @@ from hermes.domain.tools import Need, Spawned, ToolContext, ToolResult, ToolSpec
 from hermes.domain.wording import one_line
 
 MAX_TASKS = 20
-NEVER = frozenset({"clarify", "memory", "send_message", "cronjob", "skill_manage"})
+NEVER = frozenset({"clarify", "memory", "send_message", "cronjob", "skill_manage", "ask_agent"})
 """What no child has: it speaks and remembers for nobody."""
 LEAF = frozenset({"delegate_task", "execute_code"})
 """What only orchestrators have."""
@@ -104,12 +104,12 @@ def _tools(context: ToolContext, task: Task, *, leads: bool) -> tuple[str, ...]:
 
 def _report(tasks: list[Task], ended: list[Spawned]) -> str:
     if len(ended) == 1:
-        return _told(ended[0])
+        return told(ended[0])
     titles = [f"## Task {n}: {one_line(each.goal, 80)}" for n, each in enumerate(tasks, start=1)]
-    return "\n\n".join(f"{title}\n{_told(each)}" for title, each in zip(titles, ended, strict=True))
+    return "\n\n".join(f"{title}\n{told(each)}" for title, each in zip(titles, ended, strict=True))
 
 
-def _told(child: Spawned) -> str:
+def told(child: Spawned) -> str:
     if child.running:
         return (
             f"Started in the background as {child.session_id}."
