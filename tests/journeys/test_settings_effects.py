@@ -414,6 +414,7 @@ CASES: dict[str, tuple[Probe, Any, dict[str, Any]]] = {
     "session_reset.bg_process_max_age_hours": (next_day_at_work, 48, IDLE),
     "session_reset.reset_by_type": (next_day, {"dm": {"mode": "idle", "idle_minutes": 1}}, {}),
     "session_reset.reset_by_platform": (next_day, {"telegram": "daily"}, {}),
+    "agents": (answer, {"main": {"nonsense": True}}, {}),
     "routes": (answer, [{"platform": "telegram", "agent": "coder"}], {}),
     "profile_routes": (answer, [{"platform": "telegram", "profile": "coder"}], {}),
     "default_agent": (answer, "coder", {}),
