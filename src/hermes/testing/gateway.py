@@ -7,7 +7,6 @@ that needs an approval.
 """
 
 import asyncio
-import os
 import re
 import signal
 import sys
@@ -18,6 +17,8 @@ from typing import Any, Self
 
 import msgspec
 import yaml
+
+from hermes.config.environment import process_environ
 
 _ORDER = re.compile(r"\[(bold|long|slow|halt|file|ask)(?: ([^\]]*))?\]")
 _MARK = re.compile(r"m\d+x")
@@ -142,8 +143,9 @@ class GatewayRun:
         (self.home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         self._log = folder / "gateway.log"
         self._folder = folder
+        ours = process_environ()
         self._environ = {
-            **{name: os.environ[name] for name in _KEPT if name in os.environ},
+            **{name: ours[name] for name in _KEPT if name in ours},
             "HERMES_HOME": str(self.home),
             "HOME": str(folder),
         } | ({"PYTHONPATH": python_path} if python_path else {})
