@@ -11,6 +11,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from hermes.agent.tools.ask_agent import ASK_AGENT
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.cli.root import COMMANDS, load_command
 from hermes.config.document import format_key
@@ -82,7 +83,7 @@ session's backend.
 
 def tools_reference() -> str:
     """Return every tool with its arguments and what it declares."""
-    specs = ToolRegistry(["all"]).specs()
+    specs = ToolRegistry(["all"], secret_names=frozenset({ASK_AGENT})).specs()
     by_set: dict[str, list[ToolSpec]] = {}
     for spec in specs:
         by_set.setdefault(spec.toolset, []).append(spec)

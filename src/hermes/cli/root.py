@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from hermes import __version__
-from hermes.config.environment import process_environ
+from hermes.config.environment import process_environ, work_on
 from hermes.domain.errors import HermesError
 from hermes.domain.wording import harmless
 
@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "mcp": "Add, list, test and remove MCP servers, whose tools the agent uses.",
     "model": "Show and choose the model; add local ones.",
     "pairing": "Let people in who were shown a pairing code.",
+    "profile": "Separate installs side by side: list, use, create, copy, export, import.",
     "prompt-size": "Show the size of the fixed prompt, part by part.",
     "sessions": "List, show, search, export and tidy up conversations.",
     "setup": "Answer the few questions that matter and write the configuration.",
@@ -110,12 +111,29 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 
 
+def _choose_profile(_ctx: click.Context, _param: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        from hermes.config.paths import HermesHome  # noqa: PLC0415 - not for every start
+        from hermes.config.profiles import existing_profile  # noqa: PLC0415
+
+        work_on(str(existing_profile(HermesHome.first(process_environ()), name).root))
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
 @chat_options
+@click.option(
+    "-p",
+    "--profile",
+    metavar="NAME",
+    is_eager=True,
+    expose_value=False,
+    callback=_choose_profile,
+    help="Work on this profile.",
+)
 @click.version_option(__version__, "-V", "--version", message="hermes %(version)s")
 @click.pass_context
 def hermes(ctx: click.Context, /, **given: Any) -> None:

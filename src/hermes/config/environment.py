@@ -15,6 +15,11 @@ def process_environ() -> Mapping[str, str]:
     return dict(os.environ)
 
 
+def work_on(home: str) -> None:
+    """Choose the home for the rest of this process and for those that it starts."""
+    os.environ["HERMES_HOME"] = home
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether a name or address reaches this machine only."""
     bare = host.strip("[]").rstrip(".").lower()

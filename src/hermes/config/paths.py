@@ -17,6 +17,9 @@ from hermes.domain.profile import current_profile
 MANAGED_CONFIG = Path("/etc/hermes/config.yaml")
 """The machine-wide overlay an administrator may install; it wins per key."""
 
+ACTIVE_PROFILE = "active_profile"
+"""The file of the first install that names the profile in use."""
+
 
 class _Inside:
     """A place in a home, by its name there."""
@@ -71,6 +74,28 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "HermesHome":
+        """Return the home that is meant: of `HERMES_HOME`, or the profile in use there."""
+        home = cls._named(environ)
+        chosen = "" if home.root.parent.name == "profiles" else home.active_profile()
+        if not chosen:
+            return home
+        profile = home.profile(chosen)
+        if not profile.root.is_dir():
+            raise ConfigError(
+                f"The profile in use, `{chosen}`, is missing.",
+                hint="Go back with: hermes profile use default",
+            )
+        return profile
+
+    @classmethod
+    def first(cls, environ: Mapping[str, str]) -> "HermesHome":
+        """Return the install that has the profiles below it."""
+        home = cls._named(environ)
+        below = home.root.parent.name == "profiles"
+        return cls(root=home.root.parent.parent) if below else home
+
+    @classmethod
+    def _named(cls, environ: Mapping[str, str]) -> "HermesHome":
         named = environ.get("HERMES_HOME", "").strip()
         user = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
         if not named:
@@ -87,6 +112,13 @@ class HermesHome(Struct, frozen=True, kw_only=True):
     def inside(self, path: str) -> Path:
         """Return a path that a person wrote, which is below this home unless absolute."""
         return Path(os.path.normpath(self.root / os.path.expanduser(path)))  # noqa: PTH111
+
+    def active_profile(self) -> str:
+        """Return the profile below this home that `hermes profile use` chose; empty for none."""
+        try:
+            return (self.root / ACTIVE_PROFILE).read_text("utf-8").strip().partition("\n")[0]
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def profile(self, name: str) -> "HermesHome":
         return HermesHome(root=self.root / "profiles" / name)
