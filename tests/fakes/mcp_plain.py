@@ -14,6 +14,7 @@ TOOLS = {
     "leak": "Say something secret.",
     "die": "End this process.",
     "fail": "Fail.",
+    "note": "Say what is to be done.",
     "order": "Ask the person.",
     "think": "Ask the model.",
     "grow": "Get one more tool.",
@@ -60,6 +61,7 @@ PLAIN_ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "surroundings": lambda _: " ".join(os.environ),
     "leak": lambda _: "the key is topsecret-9f8e7d6c5b4a",
     "fail": lambda _: "not today",
+    "note": lambda _: os.environ.get("PLANTED", "nothing"),
 }
 
 
@@ -80,6 +82,9 @@ def answer_to(message: dict[str, Any]) -> dict[str, Any]:
             tools.append({**tool, **({"annotations": HINTS[name]} if name in HINTS else {})})
         return {"tools": tools}
     if method == "tools/call":
+        if "HEARD" in os.environ:
+            with Path(os.environ["HEARD"]).open("a") as heard_file:
+                heard_file.write(json.dumps(params) + "\n")
         text = call(message["id"], params["name"], params.get("arguments") or {})
         failed = params["name"] == "fail"
         return {"content": [{"type": "text", "text": text}], "isError": failed}

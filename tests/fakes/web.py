@@ -111,7 +111,8 @@ def _page(path: str, query: dict[str, list[str]], base: str) -> tuple[str, dict[
 
 
 @asynccontextmanager
-async def web() -> AsyncIterator[Web]:
+async def web(planted: str = "") -> AsyncIterator[Web]:
+    """Serve it; `planted` stands on the page /planted."""
     served = Web("")
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -129,6 +130,8 @@ async def web() -> AsyncIterator[Web]:
                     await writer.drain()
                 return
             status, extra, data = _page(parts.path, parse_qs(parts.query), served.url)
+            if planted and parts.path == "/planted":
+                status, data = "200 OK", ARTICLE.replace("<h1>", f"<p>{planted}</p><h1>").encode()
             lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(data)}", "Connection: close"]
             lines += [f"{name}: {value}" for name, value in extra.items()]
             writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + data)

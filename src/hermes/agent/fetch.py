@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hermes.domain.errors import HermesError, ToolRefused, UsageError
 from hermes.domain.settings.agent import Security
-from hermes.domain.tools import WebAnswer, WebRequest
+from hermes.domain.tools import WebAnswer, WebRequest, tells_secret
 
 if TYPE_CHECKING:
     import httpx2
@@ -90,7 +90,7 @@ class PageFetcher:
     async def fetch(self, request: WebRequest) -> WebAnswer:
         told = urlsplit(request.url).query if request.by_operator else request.url
         told += request.body.decode("utf-8", "replace")
-        if await asyncio.to_thread(self._redact, told) != told:
+        if await asyncio.to_thread(tells_secret, told, self._redact):
             raise ToolRefused("The request contains a secret. Nothing was sent.")
         try:
             async with asyncio.timeout(request.timeout):

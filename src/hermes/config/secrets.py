@@ -1,9 +1,9 @@
 """Secrets: their names and values, and taking them out of text.
 
 `Secrets` holds what must never be shown. `Redactor` replaces these values
-wherever they appear, also when they were URL-encoded, JSON-escaped or
-base64-encoded on the way, and besides that anything shaped like a well-known
-kind of credential.
+wherever they appear, also when they were URL-encoded, JSON-escaped, base64- or
+hex-encoded, reversed or stripped of their punctuation on the way, and besides
+that anything shaped like a well-known kind of credential.
 """
 
 import base64
@@ -60,6 +60,11 @@ def _forms(value: str) -> Iterator[str]:
     if "," in stripped:
         # Several tokens in one variable: each is a secret of its own.
         yield from (part.strip() for part in stripped.split(",") if len(part.strip()) >= 12)
+    data = stripped.encode("utf-8", "surrogatepass")
+    yield from (data.hex(), data.hex().upper(), stripped[::-1])
+    letters = "".join(filter(str.isalnum, stripped))
+    if len(letters) >= 12:
+        yield letters
     yield from _base64_forms(value.encode("utf-8", "surrogatepass"))
 
 

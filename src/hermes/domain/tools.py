@@ -16,6 +16,7 @@ not granted is not offered to the model.
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -275,11 +276,24 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 
     def unsecret(self, text: str) -> None:
         """Refuse to send a text out that contains a secret."""
-        if self.capabilities.redact(text) != text:
+        if tells_secret(text, self.capabilities.redact):
             raise ToolRefused("The text contains a secret. Nothing was sent.")
 
     async def fetch(self, request: WebRequest) -> WebAnswer:
         return await _granted(self.capabilities.fetch, Need.FETCH)(request)
+
+
+LOOKED_INTO = 100_000
+"""Longer texts are searched for secrets as they are."""
+
+
+def tells_secret(text: str, redact: Callable[[str], str]) -> bool:
+    """Tell whether a text holds a secret, also percent-encoded or with something in between."""
+    ways = {text}
+    if len(text) <= LOOKED_INTO:
+        plain = unquote(unquote(text))
+        ways |= {plain, "".join(filter(str.isalnum, plain))}
+    return any(redact(each) != each for each in ways)
 
 
 def _granted(capability: T | None, need: Need) -> T:

@@ -21,6 +21,7 @@ import httpx2
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import (
@@ -247,7 +248,7 @@ class McpConnection:
                 ),
                 errlog=sink,
             )
-        auth = self._auth() if settings.auth == "oauth" else None
+        auth = self._auth() if settings.auth else None
         if settings.transport == "sse":
             return sse_client(settings.url, headers=dict(settings.headers), auth=auth)
         http = await stack.enter_async_context(
@@ -335,11 +336,8 @@ class McpConnection:
         try:
             for name, field in fields.items():
                 wanted = field.get("title") or field.get("description") or name
-                choices = field.get("enum") or (
-                    ["yes", "no"] if field.get("type") == "boolean" else ()
-                )
                 question = f"{self.name} asks: {params.message}\n{wanted}"
-                answers[name] = _typed(await caller.ask(question, [str(c) for c in choices]), field)
+                answers[name] = _typed(await caller.ask(question, _choices(field)), field)
         except (ToolRefused, ValueError):
             return types.ElicitResult(action="decline")
         return types.ElicitResult(action="accept", content=answers)
@@ -349,7 +347,24 @@ class McpConnection:
 
     def _auth(self) -> httpx2.Auth:
         tokens, login = TokenFile(self._parts.tokens / f"{self.name}.json"), self._parts.on_login
-        callback = LoginCallback(self.settings.oauth_port)
+        settings, callback = self.settings, LoginCallback(self.settings.oauth_port)
+        if settings.auth == "client_credentials":
+            return ClientCredentialsOAuthProvider(
+                settings.url,
+                tokens,
+                settings.client_id,
+                settings.client_secret,
+                scope=settings.scope or None,
+            )
+        if settings.client_id:
+            tokens.client = OAuthClientInformationFull(
+                client_id=settings.client_id,
+                client_secret=settings.client_secret or None,
+                redirect_uris=[AnyUrl(callback.address)],
+                token_endpoint_auth_method="client_secret_basic"
+                if settings.client_secret
+                else "none",
+            )
 
         async def redirect(address: str) -> None:
             if login is None:
@@ -360,17 +375,18 @@ class McpConnection:
             await login(address)
 
         return OAuthClientProvider(
-            self.settings.url,
+            settings.url,
             OAuthClientMetadata(
                 client_name="Hermes",
                 redirect_uris=[AnyUrl(callback.address)],
                 grant_types=["authorization_code", "refresh_token"],
                 response_types=["code"],
-                scope=self.settings.scope or None,
+                scope=settings.scope or None,
             ),
             tokens,
             redirect,
             callback.wait,
+            settings.client_metadata_url or None,
         )
 
     def _said(self, group: BaseException) -> str:
@@ -457,6 +473,16 @@ def _resource(resource: Any) -> str:
     return f"{resource.uri}: {size} bytes of {resource.mime_type or 'unknown type'}"
 
 
+def _choices(field: dict[str, Any]) -> list[str]:
+    """Return what is offered to the person; what the server would take comes first."""
+    yes_or_no, default = field.get("type") == "boolean", field.get("default")
+    offered = ["yes", "no"] if yes_or_no else [str(each) for each in field.get("enum") or ()]
+    if default is None:
+        return offered
+    first = ("yes" if default else "no") if yes_or_no else str(default)
+    return list(dict.fromkeys([first, *offered]))
+
+
 def _typed(answer: str, field: dict[str, Any]) -> str | int | float | bool:
     match field.get("type"):
         case "boolean":
@@ -474,6 +500,8 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.client: OAuthClientInformationFull | None = None
+        """What the configuration says of the client, in place of a registration."""
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -497,6 +525,8 @@ class TokenFile:
         await self._kept(tokens=tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self.client is not None:
+            return self.client
         found = (await asyncio.to_thread(self._read)).get("client")
         return OAuthClientInformationFull.model_validate(found) if found else None
 

@@ -7,6 +7,7 @@ is there for the next turn.
 """
 
 import asyncio
+import json
 import logging
 import re
 import time
@@ -181,6 +182,7 @@ def tool_name(server: str, name: str) -> str:
 
 def _tool_of(connection: "McpConnection", each: Any) -> Tool:
     async def call(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        context.unsecret(json.dumps(arguments, ensure_ascii=False))
         return await connection.call(each.name, arguments, context)
 
     spec = ToolSpec(
@@ -199,7 +201,8 @@ def _tool_of(connection: "McpConnection", each: Any) -> Tool:
 
 
 def _resources(connection: "McpConnection") -> Tool:
-    async def resources(args: ResourceArgs, _context: ToolContext) -> ToolResult:
+    async def resources(args: ResourceArgs, context: ToolContext) -> ToolResult:
+        context.unsecret(args.uri or "")
         return ToolResult(content=await connection.resources(args.uri) or "There are none.")
 
     resources.__doc__ = f"List or read the resources of {connection.name}."
@@ -207,7 +210,8 @@ def _resources(connection: "McpConnection") -> Tool:
 
 
 def _prompts(connection: "McpConnection") -> Tool:
-    async def prompts(args: PromptArgs, _context: ToolContext) -> ToolResult:
+    async def prompts(args: PromptArgs, context: ToolContext) -> ToolResult:
+        context.unsecret(json.dumps(args.arguments, ensure_ascii=False))
         text = await connection.prompts(args.name, args.arguments)
         return ToolResult(content=text or "There are none.")
 

@@ -243,8 +243,14 @@ class McpServerSettings(Section, frozen=True, kw_only=True):
     """Seconds that connecting may take."""
     keepalive: Seconds = 30.0
     """Seconds between looks whether it is still there."""
-    auth: Literal["", "oauth"] = ""
-    """How to sign in: `oauth` after `hermes mcp login NAME`."""
+    auth: Literal["", "oauth", "client_credentials"] = ""
+    """How to sign in: `oauth` after `hermes mcp login NAME`, or as a program with a secret."""
+    client_id: str = ""
+    """Who signs in, where the server does not register clients by itself."""
+    client_secret: str = ""
+    """Its secret."""
+    client_metadata_url: str = ""
+    """Address of a document that describes the client, for servers that read it."""
     scope: str = ""
     """What is asked for when signing in; empty for what the server names."""
     oauth_port: Port = 33418
