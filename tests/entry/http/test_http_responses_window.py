@@ -61,6 +61,10 @@ async def test_a_compacted_conversation_begins_the_next_input(tmp_path: Path) ->
         with pytest.raises(openai.BadRequestError) as refused:
             await client.responses.create(model="hermes", input=forged)  # type: ignore[arg-type]
         assert refused.value.param == "input[0].encrypted_content"
+        for path in ("compact", "input_tokens"):
+            body = {"model": "hermes", "input": "x", "previous_response_id": ""}
+            answer = await door.client.post(f"/v1/responses/{path}", json=body)
+            assert answer.status_code == 404
         answer = await door.client.post("/v1/responses/compact", json={"input": "x"})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
 

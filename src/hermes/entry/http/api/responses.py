@@ -205,7 +205,7 @@ def item_page(items: list[Item], query: InputItemsQuery) -> InputItemList:
 
 async def _reached(call: AnyCall, previous: str | None = None) -> Run:
     """Return the stored response that is named in the path, or as `previous`; 404 otherwise."""
-    response_id = previous or call.path["response_id"]
+    response_id = call.path["response_id"] if previous is None else previous
     run = await call.context.runs.get(response_id)
     here = call.connection is not None and response_id in call.connection.unstored
     known = run is not None and run.kind is RunKind.RESPONSE and (here or _is_stored(run))
