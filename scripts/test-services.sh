@@ -25,6 +25,7 @@ need jq jq
 need curl curl
 need openssl openssl
 need chromium chromium
+need ngircd ngircd
 need espeak-ng espeak-ng
 
 install_programs() {

@@ -29,13 +29,14 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import fields
 
-from hermes.domain.inbound import ChatKind
+from hermes.domain.inbound import ChatKind, InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.platform import (
     Adapter,
     AdapterRequest,
     AlbumSender,
+    ButtonPress,
     FileSource,
     HandoffThreads,
     NumberedMessages,
@@ -643,6 +644,27 @@ class Outcomes(Struct, kw_only=True):
             raise self.failures[name]
 
 
+class _DeafSink:
+    """Takes everything and keeps nothing; implements `InboundSink`."""
+
+    async def message(self, message: InboundMessage) -> bool:  # noqa: ARG002
+        return True
+
+    async def overheard(self, message: InboundMessage) -> None: ...
+
+    async def press(self, press: ButtonPress) -> str:  # noqa: ARG002
+        return ""
+
+    def alive(self) -> None: ...
+
+    def failing(self, failure: PlatformFailure, pause: float) -> None: ...
+
+    async def cursor(self) -> Any:
+        return None
+
+    async def save_cursor(self, cursor: Any) -> None: ...
+
+
 async def run_checks(driver: PlatformDriver, folder: Path) -> Outcomes:
     """Run every check that applies; return what came of them."""
     outcomes = Outcomes()
@@ -680,9 +702,12 @@ async def run_checks(driver: PlatformDriver, folder: Path) -> Outcomes:
         try:
             await adapter.connect()
             run.adapter = adapter
+            receiving = asyncio.ensure_future(adapter.receive(_DeafSink()))
             for each in due:
                 if each.stage == CALL:
                     await carry_out(each)
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
         finally:
             await adapter.close()
     return outcomes

@@ -56,7 +56,7 @@ class LoopbackModel:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 size = re.search(r"content-length: (\d+)", head)
                 body = await reader.readexactly(int(size[1]) if size else 0)

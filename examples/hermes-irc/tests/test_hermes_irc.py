@@ -1,0 +1,13 @@
+"""The example passes the conformance suite, on a real server."""
+
+import pytest
+from irc_driver import NGIRCD, IrcDriver
+
+from hermes.testing.conformance import Conformance
+
+
+@pytest.mark.skipif(NGIRCD is None, reason="ngircd is not installed")
+@pytest.mark.timeout(150)
+@pytest.mark.xdist_group("conformance-irc")
+class TestIrc(Conformance):
+    driver = IrcDriver
