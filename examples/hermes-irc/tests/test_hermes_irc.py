@@ -8,6 +8,5 @@ from hermes.testing.conformance import Conformance
 
 @pytest.mark.skipif(NGIRCD is None, reason="ngircd is not installed")
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("conformance-irc")
 class TestIrc(Conformance):
     driver = IrcDriver

@@ -742,18 +742,14 @@ def _adapter(driver: PlatformDriver, section: dict[str, Any], folder: Path) -> A
 
 
 class Conformance:
-    """All checks as tests; a subclass names its driver."""
+    """All checks as subtests of one test; a subclass names its driver."""
 
     driver: ClassVar[Callable[[], PlatformDriver]]
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def outcomes(cls, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-        return asyncio.run(run_checks(cls.driver(), tmp_path_factory.mktemp("run")))
-
-    def test_every_claim_has_a_check(self, outcomes: Outcomes) -> None:
-        assert outcomes.unproven == []
-
-    @pytest.mark.parametrize("name", sorted(CHECKS))
-    def test_it(self, name: str, outcomes: Outcomes) -> None:
-        outcomes.report(name)
+    def test_the_platform_conforms(self, tmp_path: Path, subtests: pytest.Subtests) -> None:
+        outcomes = asyncio.run(run_checks(type(self).driver(), tmp_path))
+        with subtests.test("every claim has a check"):
+            assert outcomes.unproven == []
+        for name in CHECKS:
+            with subtests.test(name):
+                outcomes.report(name)

@@ -11,19 +11,16 @@ from hermes.testing.conformance import Conformance, claims, unproven
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("conformance-telegram")
 class TestTelegram(Conformance):
     driver = TelegramDriver
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("conformance-discord")
 class TestDiscord(Conformance):
     driver = DiscordDriver
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("conformance-slack")
 class TestSlack(Conformance):
     driver = SlackDriver
 
