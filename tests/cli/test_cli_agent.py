@@ -152,6 +152,8 @@ def test_a_removed_agent_leaves_its_routes_refusing_unless_they_go_too(home: Pat
 
 def test_a_renamed_agent_keeps_home_routes_and_conversations(home: Path) -> None:
     asyncio.run(_talked(home))
+    hooks = home / "webhook_subscriptions.json"
+    hooks.write_text('{"ci": {"agent": "coder", "prompt": "look"}, "other": {"prompt": "x"}}')
     with hold_home(home):
         assert "gateway" in refused("agent", "rename", "coder", "dev").message
     told = run("agent", "rename", "coder", "dev")
@@ -159,6 +161,10 @@ def test_a_renamed_agent_keeps_home_routes_and_conversations(home: Path) -> None
     expected = CONFIG.replace("  coder:", "  dev:").replace("agent: coder", "agent: dev")
     assert (home / "config.yaml").read_text() == expected.replace("hermes/coder", "dev")
     assert (home / "agents" / "dev" / "SOUL.md").exists()
+    assert json.loads(hooks.read_text()) == {
+        "ci": {"agent": "dev", "prompt": "look"},
+        "other": {"prompt": "x"},
+    }
     assert not (home / "agents" / "coder").exists()
     assert asyncio.run(_found(home, "agent:dev:telegram:dm:c1")) == (
         "dev",

@@ -78,6 +78,31 @@ async def test_an_agent_asks_another_whom_it_may_ask_and_nobody_else(tmp_path: P
             assert spent.calls == 7, "what the other spends counts here"
 
 
+async def test_with_a_greater_depth_an_agent_that_was_asked_asks_on_and_no_further(
+    tmp_path: Path,
+) -> None:
+    rules = [
+        Rule(contains="third", steps=[asking("coder", "fourth"), Step(text="from the third")]),
+        Rule(contains="second", steps=[asking("tutor", "third"), Step(text="from the second")]),
+        Rule(contains="first", steps=[asking("coder", "second"), Step(text="done")]),
+    ]
+    everybody = may_ask("*", max_depth=2)
+    agents = {"coder": {"toolsets": ["todo"]}, "tutor": {}}
+    config = {"auxiliary": {"title_generation": {"enabled": False}}, "agents": agents, **everybody}
+    script = Script(rules=rules, default=Step(text="noted"))
+    async with FakeModelServer(script) as server, asyncio.timeout(30):
+        hermes = Hermes(tmp_path, server.base_url, config)
+        async with open_app(options(hermes.home, hermes.work)) as app:
+            session = await app.gateway.open_session("main", "cli", "ann")
+            message = inbound(session, "first", "ann", 0.0)
+            await (await app.gateway.submit("main", message, session_id=session.id)).job()
+            await app.gateway.drained()
+            asked = await app.ledger.sessions(SessionQuery(source="task"))
+            assert sorted(each.agent_id for each in asked) == ["coder", "tutor"]
+            spent = await app.ledger.spent(session_id=session.id)
+            assert spent.calls == 6, "all of it counts for the conversation in which it began"
+
+
 async def test_without_the_setting_there_is_no_such_tool(tmp_path: Path) -> None:
     async with FakeModelServer(Script(default=Step(text="ok"))) as server, asyncio.timeout(30):
         hermes = Hermes(tmp_path, server.base_url, {"agents": {"coder": {}}})

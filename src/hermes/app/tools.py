@@ -96,7 +96,7 @@ class AgentTools(Struct, kw_only=True):
             names |= {IMAGE_SERVICE}
         if self.settings().ask_agent.enabled and self.settings().ask_agent.agents:
             names |= {ASK_AGENT}
-            if source not in {CHILD, *UNTRUSTED}:
+            if source not in UNTRUSTED and (options is None or options.own_tools is None):
                 toolsets = (*toolsets, ASK_AGENT)
         extra = self.extra.get(profile.id, ())
         key = (toolsets, profile.disabled_toolsets, granted, names, id(extra))

@@ -17,6 +17,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -113,23 +114,18 @@ def _new(first: HermesHome, name: str) -> HermesHome:
     return home
 
 
-class _put_together:  # noqa: N801 - a context manager
-    """A folder beside the profiles that becomes the new home if all goes well."""
-
-    def __init__(self, home: HermesHome) -> None:
-        self._home = home
-
-    def __enter__(self) -> Path:
-        parent = self._home.root.parent
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
-        return self._folder
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._folder.rename(self._home.root)
-        else:
-            shutil.rmtree(self._folder, ignore_errors=True)
+@contextmanager
+def _put_together(home: HermesHome) -> Iterator[Path]:
+    """Yield a folder beside the profiles that becomes the new home if all goes well."""
+    parent = home.root.parent
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    try:
+        yield folder
+        folder.rename(home.root)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _files(home: HermesHome, *, with_secrets: bool) -> Iterator[tuple[Path, str]]:

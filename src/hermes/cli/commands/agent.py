@@ -50,6 +50,7 @@ from hermes.domain.settings import Settings
 from hermes.domain.wording import one_line
 from hermes.state.ownership import owner_alive
 from hermes.state.sqlite.ledger import existing_ledger
+from hermes.state.webhook_routes import HookRouteFile
 
 
 @click.group("agent")
@@ -219,6 +220,8 @@ def remove_command(agent_id: str, routes: bool, delete_home: bool, yes: bool) ->
     say(f"The agent {agent_id} is removed.")
     for route in gone:
         say(f"Removed: {route}. Its messages are now for the next rule that matches.")
+    hooks = HookRouteFile(home).read()
+    left += [f"the webhook {name}" for name, each in hooks.items() if each.get("agent") == agent_id]
     for place in left:
         click.echo(f"warning: {place} still names it and refuses messages.", err=True)
     if any("routes" in place for place in left):
@@ -265,6 +268,14 @@ def rename_command(old: str, new: str) -> None:
             move_home(target, own.root)
         asyncio.run(_rename_in_ledger(home, new, old, (places[1], places[0])))
         raise
+    hooks = HookRouteFile(home)
+    if any(each.get("agent") == old for each in hooks.read().values()):
+        hooks.change(
+            lambda routes: {
+                name: {**each, "agent": new} if each.get("agent") == old else each
+                for name, each in routes.items()
+            }
+        )
     say(f"{old} is now {new}, with {count(sessions, 'conversation')}. Its home: {places[1]}")
 
 

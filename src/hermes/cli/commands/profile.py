@@ -13,6 +13,7 @@ from hermes.config import profiles
 from hermes.config.environment import process_environ
 from hermes.config.loader import inspect_config
 from hermes.config.paths import HermesHome
+from hermes.control.commands.wording import count
 from hermes.control.supervision.instance import running_gateway
 from hermes.domain.errors import Conflict, NotFound, UsageError
 
@@ -216,7 +217,7 @@ def export_command(name: str, output: Path | None, with_secrets: bool) -> None:
     number = profiles.export_profile(
         home, target, environ=process_environ(), with_secrets=with_secrets
     )
-    say(f"{target} has {number} files{', secrets among them' if with_secrets else ''}.")
+    say(f"{target} has {count(number, 'file')}{', secrets among them' if with_secrets else ''}.")
 
 
 @command.command("import")
@@ -229,7 +230,7 @@ def import_command(archive: Path, name: str | None, named: str | None) -> None:
         name or named or archive.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     )
     home, files = profiles.import_profile(_first(), archive, named)
-    say(f"The profile {named} is there, with {len(files)} files: {home.root}")
+    say(f"The profile {named} is there, with {count(len(files), 'file')}: {home.root}")
     for kind in ("hooks", "scripts", "cron"):
         if any(f"{kind}/" in file for file in files):
             say(f"It brings {kind}: look at {home.root / kind} before you start its gateway.")
