@@ -690,8 +690,11 @@ async def run_checks(driver: PlatformDriver, folder: Path) -> Outcomes:
 
         await gateway.start()
         try:
-            async with asyncio.timeout(_SECONDS):
-                await driver.listening()
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    await driver.listening()
+            except TimeoutError:
+                raise AssertionError(f"The gateway does not listen.\n{gateway.log()}") from None
             await asyncio.gather(*(carry_out(each) for each in due if each.stage == TALK))
             for each in due:
                 if each.stage == BREAK:
