@@ -130,6 +130,12 @@ def test_accounts_that_share_one_of_their_credentials_exclude_each_other(tmp_pat
             pass
     with hold_credential(tmp_path, "slack", "xoxb-2\nxapp-1", other):
         pass
+    # Two that have none yet do not exclude each other: each is told what it lacks.
+    with (
+        hold_credential(tmp_path, "slack", "", home),
+        hold_credential(tmp_path, "slack", "", other),
+    ):
+        pass
 
 
 def test_locks_are_below_the_users_state_directory(tmp_path: Path) -> None:

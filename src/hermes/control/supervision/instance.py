@@ -158,7 +158,7 @@ def hold_credential(
     that use it. A file's name is a hash; the credential itself is written nowhere.
     """
     with ExitStack() as stack:
-        for secret in secrets.split("\n"):
+        for secret in filter(None, secrets.split("\n")):  # one that is missing is told elsewhere
             stack.enter_context(_hold_one(folder, platform, secret, home, name or platform))
         yield
 
