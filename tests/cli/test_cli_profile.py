@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"# mine\nmodel: fake-1\nplatforms:\n  telegram:\n    token: {TOKEN}  # the bot\n"
         "agents:\n  coder: {}\n"
     )
-    (home / ".env").write_text("OPENAI_API_KEY=sk-of-main-5678901\n")
+    (home / ".env").write_text("OPENAI_API_KEY=sk-of-main-5678901\nMAIL_PASSWORD=main\n")
     (home / "SOUL.md").write_text("I am main.")
     (home / "memories" / "MEMORY.md").write_text("The key is sk-of-main-5678901, keep it.")
     (home / "skills" / "review" / "SKILL.md").write_text("look twice")
@@ -124,6 +124,7 @@ def test_an_archive_has_no_secret_unless_asked_and_comes_back(home: Path, tmp_pa
         assert not any(secret in text for text in texts.values())
     assert not any(".env" in name or "state.db" in name or "outside" in name for name in texts)
     assert "# the bot" in texts["config.yaml"]
+    assert texts["SOUL.md"] == "I am main.", "a short password may be a word"
     assert "tabs" in texts["agents/coder/memories/MEMORY.md"]
     assert (tmp_path / "out.tar.gz").stat().st_mode & 0o777 == 0o600
 

@@ -36,6 +36,8 @@ FIRST = "default"
 RESERVED = frozenset({FIRST, "hermes", "main", "all", "none", "profile", "profiles"})
 OF_AGENT = ("SOUL.md", "memories", "skills", "cron/jobs.json")
 OF_HOME = ("config.yaml", *OF_AGENT, "hooks", "scripts", "skins")
+TELLING = 8
+"""Shorter secrets may be words: they are taken out where they stand for themselves."""
 MAX_FILES, MAX_BYTES = 20_000, 256_000_000
 
 
@@ -183,13 +185,13 @@ def _known_secrets(home: HermesHome, environ: Mapping[str, str]) -> Secrets:
 
 
 def _without_secrets(home: HermesHome, name: str, content: bytes, secrets: Secrets) -> bytes:
-    values = sorted({value for _, value in secrets.items() if len(value) >= 4}, key=len)[::-1]
+    values = sorted({value for _, value in secrets.items() if value}, key=len)[::-1]
     if name == "config.yaml":
         text = read_text(home)
         for key in list(_keys_with(parse_document(content, name).data, values)):
             text = apply_change(text, key, "")
         content = text.encode()
-    for value in values:
+    for value in (each for each in values if len(each) >= TELLING):
         content = content.replace(value.encode(), b"REDACTED")
     return content
 
@@ -205,7 +207,9 @@ def _keys_with(data: Any, values: list[str], key: Key = ()) -> Iterator[Key]:
     for name, item in inside:
         if isinstance(item, dict | list):
             yield from _keys_with(item, values, (*key, str(name)))
-        elif isinstance(item, str) and any(value in item for value in values):
+        elif isinstance(item, str) and any(
+            item == value or (len(value) >= TELLING and value in item) for value in values
+        ):
             yield (*key, str(name))
 
 
