@@ -33,3 +33,13 @@ if [ "$(cat "$home/npm/installed.txt" 2>/dev/null)" != "$packages" ]; then
     npm install --silent --prefix "$home/npm" --no-package-lock --no-save --no-audit --no-fund $packages
     echo "$packages" >"$home/npm/installed.txt"
 fi
+
+# The public conformance scenarios for MCP clients need a newer Node than Debian's, which npm has.
+packages="@modelcontextprotocol/conformance@0.1.16 @modelcontextprotocol/server-filesystem@2026.8.31 node@22.23.3"
+if [ "$(cat "$home/mcp/installed.txt" 2>/dev/null)" != "$packages" ]; then
+    echo "Installing clients: mcp"
+    mkdir -p "$home/mcp"
+    # shellcheck disable=SC2086 # a list of packages
+    npm install --silent --prefix "$home/mcp" --no-package-lock --no-save --no-audit --no-fund $packages
+    echo "$packages" >"$home/mcp/installed.txt"
+fi

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.fetch import PageFetcher, is_public, readable
@@ -132,3 +132,46 @@ def test_a_hostile_page_is_read_in_proportion_to_its_length(part: str) -> None:
         return time.process_time() - begun
 
     assert seconds(200_000) < 20 * max(seconds(50_000), 0.02)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from([301, 302, 303, 307, 308]), max_size=4),
+    st.sampled_from(["127.0.0.2", "127.1.2.3", "2130706434", "0x7f000002", "0177.0.0.2"]),
+    st.booleans(),
+)
+def test_no_chain_of_redirects_leads_inside(hops: list[int], host: str, leads_inside: bool) -> None:
+    asyncio.run(_followed(hops, host, leads_inside=leads_inside))
+
+
+async def _followed(hops: list[int], host: str, *, leads_inside: bool) -> None:
+    """127.0.0.1 plays the internet; the last of its redirects leads to another address of ours."""
+    reached: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        here, port = writer.get_extra_info("sockname")
+        reached.append(here)
+        number = len(reached) - 1
+        if number < len(hops):
+            last = leads_inside and number == len(hops) - 1
+            where = f"http://{host if last else '127.0.0.1'}:{port}/{number}"
+            head = f"HTTP/1.1 {hops[number]} x\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n"
+        else:
+            head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nread"
+        writer.write(head.encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "0.0.0.0", 0)
+    fetch = PageFetcher(lambda address: address == "127.0.0.1")
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    try:
+        if hops and leads_inside:
+            with pytest.raises(HermesError, match="private network"):
+                await fetch(url)
+        else:
+            assert await fetch(url) == "read"
+    finally:
+        server.close()
+    assert set(reached) == {"127.0.0.1"}

@@ -101,6 +101,10 @@ def strangers(telegram: str, token: str) -> Iterator[Call]:
     yield Call(name="browser_navigate", arguments={"url": url})
 
 
+def secret_files(home: Path) -> list[str]:
+    return [f"{home}/.env", "leak.txt", "copy.txt", "/proc/self/environ"]
+
+
 def look(url: str) -> dict[str, str]:
     return {"image_url": url, "question": "What is it?"}
 
@@ -190,20 +194,17 @@ async def test_nothing_comes_of_orders_that_the_model_reads(tmp_path: Path, inte
             (hit,) = [each for each in site.hits if each.target.startswith("/search")]
             assert "herons" in hit.target  # the sink hears
             site.hits.clear()
-            model.media = [
-                *(f"{home}/.env", f"{home}/config.yaml", "leak.txt", "copy.txt"),
-                *("/proc/self/environ", "/etc/passwd", "~/.ssh/id_rsa"),
-            ]
             orders = [
                 *exfiltration(site.url),
                 *([] if internet else inside(site.url)),
-                *outside(home),
+                *([] if internet else outside(home)),
                 *strangers(telegram.base_url, telegram.token),
             ]
             sources = ["the file", "the server", "caption"] + ["the page"] * internet
             for number, source in enumerate(sources):
                 model.obeyed.clear()
                 model.orders = orders[number :: len(sources)]
+                model.media = secret_files(home) if source == "caption" else []
                 await turn(telegram, source)
                 assert model.obeyed, source
             asserted_nothing_got_out(site, telegram, heard)

@@ -11,6 +11,7 @@ import base64
 import json
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
     OAuthClientMetadata,
+    OAuthMetadata,
     OAuthToken,
 )
 from msgspec import Struct
@@ -374,7 +376,7 @@ class McpConnection:
             await callback.start()
             await login(address)
 
-        return OAuthClientProvider(
+        return SignedIn(
             settings.url,
             OAuthClientMetadata(
                 client_name="Hermes",
@@ -495,6 +497,19 @@ def _typed(answer: str, field: dict[str, Any]) -> str | int | float | bool:
             return answer
 
 
+class SignedIn(OAuthClientProvider):
+    """Knows after a restart when a token ends and where it is renewed."""
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        tokens = cast(TokenFile, self.context.storage)
+        tokens.issued_by = lambda: self.context.oauth_metadata
+        kept = await asyncio.to_thread(tokens.read)
+        self.context.token_expiry_time = kept.get("expires_at")
+        if metadata := kept.get("server"):
+            self.context.oauth_metadata = OAuthMetadata.model_validate(metadata)
+
+
 class TokenFile:
     """What signing in gave, readable by its owner only."""
 
@@ -502,8 +517,9 @@ class TokenFile:
         self._path = path
         self.client: OAuthClientInformationFull | None = None
         """What the configuration says of the client, in place of a registration."""
+        self.issued_by: Callable[[], OAuthMetadata | None] = lambda: None
 
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         try:
             read: dict[str, Any] = json.loads(self._path.read_text("utf-8"))
         except (OSError, ValueError):
@@ -513,21 +529,26 @@ class TokenFile:
     async def _kept(self, **values: Any) -> None:
         def write() -> None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomic(self._path, json.dumps(self._read() | values))
+            write_atomic(self._path, json.dumps(self.read() | values))
 
         await asyncio.to_thread(write)
 
     async def get_tokens(self) -> OAuthToken | None:
-        found = (await asyncio.to_thread(self._read)).get("tokens")
+        found = (await asyncio.to_thread(self.read)).get("tokens")
         return OAuthToken.model_validate(found) if found else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        await self._kept(tokens=tokens.model_dump(mode="json", exclude_none=True))
+        server = self.issued_by()
+        await self._kept(
+            tokens=tokens.model_dump(mode="json", exclude_none=True),
+            expires_at=time.time() + tokens.expires_in if tokens.expires_in else None,
+            server=server.model_dump(mode="json", exclude_none=True) if server else None,
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         if self.client is not None:
             return self.client
-        found = (await asyncio.to_thread(self._read)).get("client")
+        found = (await asyncio.to_thread(self.read)).get("client")
         return OAuthClientInformationFull.model_validate(found) if found else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
