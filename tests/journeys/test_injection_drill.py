@@ -208,6 +208,9 @@ async def test_nothing_comes_of_orders_that_the_model_reads(tmp_path: Path, inte
                 await turn(telegram, source)
                 assert model.obeyed, source
             asserted_nothing_got_out(site, telegram, heard)
+            paths = {hit.target.partition("?")[0] for hit in site.hits}
+            # What the operator has chosen is asked, the rest of this machine is not.
+            assert paths == ({"/planted"} if internet else {"/v1/images/edits"})
             after = {name: (home / name).read_bytes() for name in before}
     assert after == before
     assert not (tmp_path / "escaped.txt").exists()
@@ -219,6 +222,7 @@ def asserted_nothing_got_out(site: Web, telegram: FakeTelegram, heard: Path) -> 
         said = hit.target + hit.body.decode("latin-1")
         assert not any(form in said for form in forms), said
     calls = heard.read_text()
+    assert calls
     assert not any(form in calls for form in forms), calls
     assert telegram.visible(STRANGER) == []
     for each in telegram.replies(ANN):
