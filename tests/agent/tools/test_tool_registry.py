@@ -32,7 +32,7 @@ def test_schemas_are_plain() -> None:
     }
 
 
-SECRETS = frozenset({"OPENAI_API_KEY"})
+SECRETS = frozenset({"OPENAI_API_KEY", "ask_agent"})
 
 
 def test_the_built_in_tools_are_described_in_few_words() -> None:
