@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ TOOLS = {
     "order": "Ask the person.",
     "think": "Ask the model.",
     "grow": "Get one more tool.",
+    "roots": "Ask for folders.",
+    "sleep": "Take long.",
+    "where": "Tell the directory.",
 }
 HINTS = {"add": {"readOnlyHint": True}, "wipe": {"destructiveHint": True}}
 NUMBER = {"type": "integer"}
@@ -45,11 +49,15 @@ def call(number: int, tool: str, arguments: dict[str, Any]) -> str:
         fields = {"size": {"type": "integer", "title": "Size"}, "gift": {"type": "boolean"}}
         schema = {"type": "object", "properties": fields}
         answer = ask(number, "elicitation/create", message="Which size?", requestedSchema=schema)
-        return json.dumps([answer["action"], answer.get("content")])
+        return json.dumps([answer.get("action"), answer.get("content")])
     if tool == "think":
         message = {"role": "user", "content": {"type": "text", "text": "2+2?"}}
         answer = ask(number, "sampling/createMessage", messages=[message], maxTokens=9)
         return f"the model says {answer['content']['text']}" if "content" in answer else str(answer)
+    if tool == "roots":
+        return json.dumps(ask(number, "roots/list"))
+    if tool == "sleep":
+        time.sleep(30)
     if tool == "grow":
         TOOLS["shrink"] = "Get smaller."
         send(method="notifications/tools/list_changed")
@@ -61,6 +69,7 @@ PLAIN_ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "surroundings": lambda _: " ".join(os.environ),
     "leak": lambda _: "the key is topsecret-9f8e7d6c5b4a",
     "fail": lambda _: "not today",
+    "where": lambda _: str(Path.cwd()),
     "note": lambda _: os.environ.get("PLANTED", "nothing"),
 }
 

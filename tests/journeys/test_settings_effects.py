@@ -493,28 +493,45 @@ def settings(kind: Any = Settings, path: str = "", restart: bool = False) -> dic
 
 
 ELSEWHERE = {
-    "agent/mcp/test_mcp_servers.py": "mcp_servers.*.args mcp_servers.*.command mcp_servers.*.env"
-    " mcp_servers.*.tools.exclude mcp_servers.*.url mcp_discovery_timeout",
+    "agent/mcp/test_mcp_login.py": "mcp_servers.*.auth mcp_servers.*.oauth_port",
+    "agent/mcp/test_mcp_servers.py": (
+        "mcp_servers.*.connect_timeout mcp_servers.*.cwd mcp_servers.*.elicitation"
+        " mcp_servers.*.enabled mcp_servers.*.roots mcp_servers.*.sampling.enabled"
+        " mcp_servers.*.sampling.max_rpm mcp_servers.*.sampling.max_tokens_cap"
+        " mcp_servers.*.timeout mcp_servers.*.tools.include mcp_servers.*.tools.prompts"
+        " mcp_servers.*.tools.resources mcp_servers.*.args mcp_servers.*.command"
+        " mcp_servers.*.env mcp_servers.*.tools.exclude mcp_servers.*.url"
+        " mcp_discovery_timeout"
+    ),
     "agent/tools/test_execute_code.py": "code_execution.max_tool_calls code_execution.mode"
     " code_execution.timeout",
-    "agent/tools/test_media_tools.py": "image_gen.api_key image_gen.base_url image_gen.model"
-    " tts.openai.base_url",
-    "agent/tools/test_tool_search.py": "tool_loop_guardrails.hard_stop_after.exact_failure"
-    " tool_loop_guardrails.hard_stop_after.idempotent_no_progress"
-    " tool_loop_guardrails.hard_stop_after.same_tool_failure"
-    " tool_loop_guardrails.hard_stop_enabled tool_loop_guardrails.warn_after.exact_failure"
-    " tool_loop_guardrails.warn_after.idempotent_no_progress"
-    " tool_loop_guardrails.warn_after.same_tool_failure tool_loop_guardrails.warnings_enabled"
-    " tools.tool_search.enabled",
-    "agent/tools/test_web_tools.py": "security.allow_private_urls web.backend web.search_backend"
-    " security.website_blocklist.domains security.website_blocklist.enabled"
-    " security.website_blocklist.shared_files",
+    "agent/tools/test_media_tools.py": (
+        "tts.openai.api_key tts.openai.model tts.openai.voice tts.provider image_gen.api_key"
+        " image_gen.base_url image_gen.model tts.openai.base_url"
+    ),
+    "agent/tools/test_tool_search.py": (
+        "tool_loop_guardrails.hard_stop_after.exact_failure"
+        " tool_loop_guardrails.hard_stop_after.idempotent_no_progress"
+        " tool_loop_guardrails.hard_stop_after.same_tool_failure"
+        " tool_loop_guardrails.hard_stop_enabled tool_loop_guardrails.warn_after.exact_failure"
+        " tool_loop_guardrails.warn_after.idempotent_no_progress"
+        " tool_loop_guardrails.warn_after.same_tool_failure"
+        " tool_loop_guardrails.warnings_enabled tools.tool_search.enabled"
+    ),
+    "agent/tools/test_web_tools.py": (
+        "web.extract_char_limit security.allow_private_urls web.backend web.search_backend"
+        " security.website_blocklist.domains security.website_blocklist.enabled"
+        " security.website_blocklist.shared_files"
+    ),
     "execution/browser/test_browser.py": "browser.cdp_url",
     "journeys/test_ask_agent.py": "ask_agent.agents ask_agent.enabled ask_agent.max_questions",
     "journeys/test_delegation.py": "delegation.max_iterations delegation.max_spawn_depth"
     " delegation.model",
     "journeys/test_gateway_tools.py": "gateway.message_targets checkpoints.enabled",
-    "state/test_checkpoints.py": "checkpoints.max_file_size_mb checkpoints.max_snapshots",
+    "state/test_checkpoints.py": (
+        "checkpoints.auto_prune checkpoints.retention_days checkpoints.max_file_size_mb"
+        " checkpoints.max_snapshots"
+    ),
 }
 """Settings that a tool reads with each use, and the tests that see them make a difference."""
 WITHOUT_PROOF = frozenset(
@@ -528,44 +545,23 @@ WITHOUT_PROOF = frozenset(
         "browser.dialog_policy",
         "browser.dialog_timeout_s",
         "browser.inactivity_timeout",
-        "checkpoints.auto_prune",
-        "checkpoints.retention_days",
         "delegation.child_timeout_seconds",
         "delegation.max_concurrent_children",
         "delegation.max_summary_chars",
         "delegation.orchestrator_enabled",
         "delegation.provider",
         "delegation.subagent_auto_approve",
-        "mcp_servers.*.auth",
         "mcp_servers.*.client_id",
         "mcp_servers.*.client_metadata_url",
         "mcp_servers.*.client_secret",
-        "mcp_servers.*.connect_timeout",
-        "mcp_servers.*.cwd",
-        "mcp_servers.*.elicitation",
-        "mcp_servers.*.enabled",
         "mcp_servers.*.headers",
         "mcp_servers.*.keepalive",
-        "mcp_servers.*.oauth_port",
-        "mcp_servers.*.roots",
-        "mcp_servers.*.sampling.enabled",
-        "mcp_servers.*.sampling.max_rpm",
-        "mcp_servers.*.sampling.max_tokens_cap",
         "mcp_servers.*.scope",
-        "mcp_servers.*.timeout",
-        "mcp_servers.*.tools.include",
-        "mcp_servers.*.tools.prompts",
-        "mcp_servers.*.tools.resources",
         "mcp_servers.*.transport",
         "tools.tool_search.max_search_limit",
         "tools.tool_search.search_default_limit",
         "tools.tool_search.threshold_pct",
         "tts.espeak.voice",
-        "tts.openai.api_key",
-        "tts.openai.model",
-        "tts.openai.voice",
-        "tts.provider",
-        "web.extract_char_limit",
     ]
 )
 """Settings of which no test sees that they make a difference. Nothing new comes here."""

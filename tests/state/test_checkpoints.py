@@ -2,11 +2,14 @@
 
 import asyncio
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hermes.domain.errors import NotFound
+from hermes.domain.ports.checkpoints import Snapshot
 from hermes.domain.settings.agent import CheckpointSettings
 from hermes.state.checkpoints import Checkpoints
 
@@ -77,3 +80,24 @@ async def test_only_so_many_are_kept_and_large_files_are_left_out(tmp_path: Path
     kept = await store.snapshots(str(project))
     assert [each.number for each in kept] == [4, 3]
     assert "large.bin" not in await store.diff(str(project), 4)
+
+
+@pytest.mark.parametrize("pruned", [True, False])
+async def test_old_ones_go_if_that_is_wished(tmp_path: Path, pruned: bool) -> None:
+    chosen = CheckpointSettings(enabled=True, auto_prune=pruned, retention_days=1)
+    _, project = made(tmp_path)
+    store = Checkpoints(tmp_path / "store", lambda: chosen)
+    await store.take(str(project), "old")
+    (old,) = await store.snapshots(str(project))
+    past = msgspec.structs.replace(old, at=old.at - timedelta(days=3))
+
+    class Aged(Checkpoints):
+        async def snapshots(self, folder: str) -> list[Snapshot]:
+            found = await super().snapshots(folder)
+            return [past if each.number == 1 else each for each in found]
+
+    (project / "a.txt").write_text("two")
+    aged = Aged(tmp_path / "store", lambda: chosen)
+    await aged.take(str(project), "new")
+    kept = [each.why for each in await store.snapshots(str(project))]
+    assert kept == (["new"] if pruned else ["new", "old"])

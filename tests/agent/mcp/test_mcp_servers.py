@@ -6,7 +6,9 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +17,7 @@ from hermes.agent.mcp.servers import McpServers
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.settings import Settings
-from hermes.domain.settings.agent import McpServerSettings, McpToolChoice
+from hermes.domain.settings.agent import McpSampling, McpServerSettings, McpToolChoice
 from hermes.domain.tools import ToolCapabilities, ToolContext
 
 SERVER = str(Path(__file__).parents[2] / "fakes" / "mcp_server.py")
@@ -28,8 +30,8 @@ async def answer(_context: ToolContext, question: str, choices: Sequence[str]) -
     return choices[0] if choices else "42"
 
 
-async def sample(messages: list[tuple[str, str]], _system: str, _tokens: int) -> tuple[str, str]:
-    return "scripted", f"four, to {messages[0][1]}"
+async def sample(messages: list[tuple[str, str]], _system: str, tokens: int) -> tuple[str, str]:
+    return "scripted", f"four, to {messages[0][1]} within {tokens} tokens"
 
 
 class McpBox:
@@ -123,6 +125,40 @@ async def test_what_a_server_asks_for_reaches_the_model_and_the_person(tmp_path:
         await asyncio.wait_for(mcp.until("shrink"), 30)
         assert await mcp.call("shrink") == (ToolOutcome.OK, "shrink done")
         assert "the model says four, to 2+2?" in (await mcp.call("think"))[1]
+
+
+async def test_the_settings_of_a_server_count(tmp_path: Path) -> None:
+    server = McpServerSettings(
+        command=sys.executable,
+        args=(PLAIN,),
+        cwd=str(tmp_path),
+        roots=("/srv/data",),
+        timeout=1.0,
+        elicitation=False,
+        sampling=McpSampling(max_rpm=1, max_tokens_cap=5),
+    )
+    async with box(tmp_path, server) as mcp:
+
+        async def changed(**settings: Any) -> None:
+            demo = msgspec.structs.replace(server, **settings)
+            mcp.settings = replace(mcp.settings, mcp_servers={"demo": demo})
+            await mcp.servers.tools()
+
+        assert await mcp.call("where") == (ToolOutcome.OK, str(tmp_path))
+        assert "file:///srv/data" in (await mcp.call("roots"))[1]
+        assert "within 5 tokens" in (await mcp.call("think"))[1]
+        assert "1 times a minute" in (await mcp.call("think"))[1]
+        assert "accept" not in (await mcp.call("order"))[1]
+        assert "did not answer within 1 seconds" in (await mcp.call("sleep"))[1]
+        await changed(sampling=McpSampling(enabled=False))
+        assert "the model says" not in (await mcp.call("think"))[1]
+        await changed(tools=McpToolChoice(include=("ad*",), resources=False, prompts=False))
+        assert await mcp.names() == ["add"]
+        await changed(enabled=False)
+        assert await mcp.names() == []
+        await changed(command="/bin/sleep", args=("60",), connect_timeout=0.1)
+        assert await mcp.names() == []
+        assert "no answer within 0.1 seconds" in mcp.servers.states()[0][2]
 
 
 async def test_a_server_at_an_address(tmp_path: Path) -> None:

@@ -98,6 +98,14 @@ async def test_a_service_speaks(tmp_path: Path) -> None:
         assert (tmp_path / "a.ogg").read_bytes() == b"OggS spoken"
         sent = json.loads(site.hits[0].body)
         assert (sent["input"], sent["response_format"]) == ("Hello you", "opus")
+        service = SpeechService(base_url=f"{site.url}/v1", api_key="k", model="m", voice="v")
+        tools.settings = Settings(tts=Speech(openai=service))
+        await tools.text("text_to_speech", text="Hello", output_path="a.mp3")
+        sent = json.loads(site.hits[1].body)
+        assert (sent["model"], sent["voice"]) == ("m", "v")
+        assert site.hits[1].headers["authorization"] == "Bearer k"
+        tools.settings = Settings(tts=Speech(provider="gramophone"))
+        assert "no speech provider `gramophone`" in await tools.text("text_to_speech", text="x")
 
 
 @pytest.mark.skipif(not shutil.which("espeak-ng"), reason="there is no espeak-ng")

@@ -76,6 +76,12 @@ async def test_pages_are_read_as_markdown_several_at_once(tmp_path: Path) -> Non
         assert "Herons wait 39 hours" in await asyncio.to_thread(Path(whole).read_text)
 
 
+async def test_the_rest_of_a_page_goes_to_a_file(tmp_path: Path) -> None:
+    settings = Settings(web=Web(extract_char_limit=600))
+    async with web() as site, box(tmp_path, settings) as tools:
+        assert "[Cut: 600 of" in await tools.text("web_extract", urls=[f"{site.url}/article"])
+
+
 async def test_traps_end_and_say_why(tmp_path: Path) -> None:
     async with web() as site, box(tmp_path) as tools:
         names = ("inside", "endless", "bogus", "bomb")
