@@ -18,7 +18,7 @@ run: setup
 	 else echo "You: $(SAMPLE)"; $(BIN)/hermes chat -Q -q "$(SAMPLE)"; fi
 
 test: dev services lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 lint: dev
 	$(BIN)/ruff format --check .

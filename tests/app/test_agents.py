@@ -87,6 +87,22 @@ def test_an_agent_has_its_settings_over_the_general_ones_and_only_its_own_secret
     assert "A_TOKEN" in environment_settings(site.load(), site.options, c).base_env
 
 
+def test_a_key_that_main_has_no_more_goes_to_nobody_else(site: Site) -> None:
+    own = site.home.agents_dir / "a"
+    own.mkdir(parents=True)
+    (own / ".env").write_text("OPENAI_API_KEY=key-of-a\n")
+    site.agents("agents: {a: {model: other}, b: {model: other}}\n")
+    in_force = site.load().config  # what a running gateway keeps until a restart
+    site.home.env_file.write_text("")
+    agents = AgentRegistry(site.load(), site.options)
+    a, b = agents["a"].scope, agents["b"].scope
+    assert a is not None
+    assert b is not None
+    assert a.settings(in_force).model.api_key == "key-of-a"
+    assert b.settings(in_force).model.api_key == ""
+    assert b.settings(in_force).providers["mine"].api_key == ""
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [

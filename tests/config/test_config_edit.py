@@ -298,7 +298,7 @@ def test_a_key_below_an_empty_list_item_makes_it_a_mapping(home: HermesHome) -> 
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
 )
 @given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), json_values), max_size=4))
 def test_what_is_set_is_read_back_and_comments_stay(
@@ -322,7 +322,7 @@ def test_what_is_set_is_read_back_and_comments_stay(
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
 )
 @given(st.dictionaries(names, json_values, min_size=1, max_size=3), st.data())
 def test_removing_what_was_set_restores_the_data(

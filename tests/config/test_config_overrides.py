@@ -44,10 +44,18 @@ def test_variables_are_expanded_from_env_file_and_environment(home: HermesHome) 
     assert loaded.warnings == ()
 
 
-def test_a_variable_that_is_not_set_is_a_warning_and_stays_literal(home: HermesHome) -> None:
-    loaded = load(home, "\nmodel: {api_key: '${NOPE}'}\n")
-    assert loaded.config.model.api_key == "${NOPE}"
-    assert loaded.warnings == ("config.yaml:2: model.api_key refers to NOPE, which is not set",)
+def test_a_variable_that_is_not_set_is_a_warning_and_never_sent_as_a_key(home: HermesHome) -> None:
+    loaded = load(home, "\nmodel: {api_key: '${NOPE}', default: 'm-${NOPE}'}\n")
+    assert loaded.config.model.api_key == ""
+    assert loaded.config.model.model == "m-${NOPE}"
+    assert "config.yaml:2: model.api_key refers to NOPE, which is not set" in loaded.warnings
+    assert loaded.templates["model"]["api_key"] == "${NOPE}"
+
+
+def test_names_of_lent_secrets_are_no_secrets(home: HermesHome) -> None:
+    loaded = load(home, "agents: {lent: {secrets: [OPENAI_API_KEY]}}\n")
+    text = "please set OPENAI_API_KEY now"
+    assert loaded.redactor().redact(text) == text
 
 
 def test_the_environment_wins_over_the_env_file_and_both_over_the_file(home: HermesHome) -> None:

@@ -118,6 +118,13 @@ def test_a_route_may_change_the_model_the_prompt_and_the_tools() -> None:
     assert found.terms == RouteTerms(model="m", provider="p", prompt="Be brief.", toolsets=("web",))
 
 
+@pytest.mark.parametrize("empty", ["", None])
+def test_a_condition_without_a_value_opens_no_agent_to_everybody(empty: object) -> None:
+    chosen = config({"match": {"user_id": empty}, "agent": "a"})
+    with pytest.raises(NotFound, match="`user_id` is empty"):
+        decide(chosen, FACTS)
+
+
 def test_the_steps_are_explained_and_wrong_routes_are_told() -> None:
     wrong = {"match": {"chatid": "5"}, "agent": "a"}
     chosen = config({"match": {"user_id": "ben"}, "agent": "b"}, {"agent": "gone"}, wrong)

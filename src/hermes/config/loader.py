@@ -194,9 +194,8 @@ def _inspect(
         origins={format_key(path): mark.origin for path, mark in document.marks.items() if path},
         secrets=secrets,
         variables=variables,
-        templates={
-            key: written[key] for key, item in document.data.items() if item != written[key]
-        },
+        # Also what this home has no value for: another agent may have its own.
+        templates={key: each for key, each in written.items() if "${" in str(each)},
     )
 
 
@@ -238,7 +237,8 @@ def _expanded(
                 f"{document.origin(path)}: {format_key(path)} refers to {match[1]},"
                 " which is not set"
             )
-            return match[0]
+            # A text that is no key would go out as one.
+            return "" if is_secret_name(path[-1]) else match[0]
         return found
 
     return VARIABLE.sub(replace, value)

@@ -316,7 +316,8 @@ def _walk(value: Any, name: str, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for child, item in value.items():
             yield from _walk(item, str(child), f"{key}.{child}" if key else str(child))
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple) and not (name == "secrets" and key.startswith("agents.")):
+        # (Those of an agent are names of variables.)
         for at, item in enumerate(value):
             yield from _walk(item, name, f"{key}.{at}")
     elif isinstance(value, str) and value and "${" not in value:

@@ -221,7 +221,12 @@ def _problem(route: Any) -> str:
     known = _OTHER_KEYS - {"match", *_AGENT_KEYS}
     strange = [key for key in match or () if key not in known]
     strange += [key for key in route if key not in _OTHER_KEYS and not str(key).startswith("_")]
-    return f"there is no condition `{strange[0]}`" if strange else ""
+    given = {**route, **(match or {})}
+    names = {*CONDITIONS, *(also for names in _ALSO.values() for also in names)}
+    empty = [key for key in given if key in names and given[key] in (None, "")]
+    if strange:
+        return f"there is no condition `{strange[0]}`"
+    return f"`{empty[0]}` is empty" if empty else ""
 
 
 def named(agent: str) -> str:

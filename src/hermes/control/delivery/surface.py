@@ -146,6 +146,8 @@ class _Slot:
         """How this process last wanted it to look."""
         self.visible: tuple[str, object] | None = None
         """How this process last made it look: text and buttons."""
+        self.gone = ""
+        """Added to its key when its message was deleted: the key still names that one."""
         self.plain_only = False
         self.pause = FIRST_PAUSE
         self.alarm = logging.ERROR
@@ -381,7 +383,8 @@ class TurnSurface:
     async def _put(self, known: _Slot, outgoing: Outgoing, line: Line) -> None:
         """Send the slot's message, or edit the one that is there."""
         text = outgoing.plain if known.plain_only else outgoing.text
-        outgoing, can = replace(outgoing, text=text, target=self._target), self.capabilities
+        key, can = outgoing.key + known.gone, self.capabilities
+        outgoing = replace(outgoing, text=text, target=self._target, key=key)
         look = (text, outgoing.buttons)
         if known.lost:
             await self._find_out(known, outgoing, line)
@@ -696,7 +699,7 @@ class TurnSurface:
                 return self._aim(replace(self._target, thread_id=None))
             case _:
                 # The message is gone: there may be a new one.
-                known.visible = None
+                known.visible, known.gone = None, f"+{known.entry.native_id}"
                 await self._record(known, OutboxState.PENDING)
                 return True
 

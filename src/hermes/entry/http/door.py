@@ -90,6 +90,7 @@ class ApiDoor(ListeningDoor):
     async def _keep_forgetting(self) -> None:
         """Hand in what a crash left; now and then delete responses that nobody wants stored."""
         await hand_in_left(self._ledger, self._answers)
+        await forget_unstored(self._ledger, self._clock.now(), at_start=True)
         while True:
             await forget_unstored(self._ledger, self._clock.now())
             await self._clock.sleep(FORGET_EVERY_SECONDS)

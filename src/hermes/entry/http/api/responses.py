@@ -548,13 +548,21 @@ async def _forget_unstored(context: HttpContext, run: Run) -> None:
         await _forget(context.ledger, run)
 
 
-async def forget_unstored(ledger: Ledger, now: float) -> int:
-    """Delete what should have been deleted before; return how many responses."""
+async def forget_unstored(ledger: Ledger, now: float, *, at_start: bool = False) -> int:
+    """Delete what should have been deleted before; return how many responses.
+
+    At the start of a process the sockets of earlier ones are gone; only retries may still come.
+    """
+
+    def kept(run: Run) -> float:
+        own = RETRIED_WITHIN if run.request.get("retries") else 0.0
+        return own if at_start else KEEP_FOR_SOCKETS
+
     forgotten = offset = 0
     while True:
         query = RunQuery(kinds=(RunKind.RESPONSE,), states=_ENDED, limit=_PAGE, offset=offset)
         page = await ledger.runs(query)
-        due = [run for run in page if not _is_stored(run) and _due(run, now - KEEP_FOR_SOCKETS)]
+        due = [run for run in page if not _is_stored(run) and _due(run, now - kept(run))]
         for run in due:
             await _forget(ledger, run)
         forgotten += len(due)
