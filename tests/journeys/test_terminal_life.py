@@ -116,7 +116,7 @@ async def test_what_was_cut_off_stays_on_the_screen(
         os.kill(front, signal.SIGKILL)
         await screen.seen("EXIT")
         screen.tmux.keys("stty sane; echo REA''DY", "C-j")
-        await screen.seen("^READY")
+        await screen.seen("READY")
         screen.run("-c", "--yolo")
         await screen.seen(r"Now I wait.(.|\n)*run sleep 987 \[unknown\](.|\n)*^Well. Well.")
         screen.tmux.keys("C-d")
