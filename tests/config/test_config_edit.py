@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -336,3 +337,12 @@ def test_removing_what_was_set_restores_the_data(
         assert unset_value(home, format_key(("quick_commands", name))) is True
     assert parse_document(home.config_file.read_bytes(), "config.yaml").data == before
     assert text(home) == TEXT
+
+
+def test_a_word_that_looks_like_a_number_stays_a_word(home: HermesHome) -> None:
+    home.config_file.write_text("model: m  # mine\n")
+    set_value(home, "platform_hints", {"._": "x", "plain": "-._"}, force=True)
+    set_value(home, "agent.max_turns", 3)
+    read = yaml.safe_load(home.config_file.read_text())
+    assert read["platform_hints"] == {"._": "x", "plain": "-._"}
+    assert "# mine" in home.config_file.read_text()

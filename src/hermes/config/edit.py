@@ -34,12 +34,27 @@ from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, UsageError
 from hermes.domain.settings import CONFIG_VERSION
 
+_LIKE_A_NUMBER = re.compile(r"[-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?")
+
+
+class _QuotingDumper(yaml.SafeDumper):
+    """Quotes words such as `._`, which the editor would read as numbers."""
+
+
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _LIKE_A_NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_QuotingDumper.add_representer(str, _quoted)
+
 
 def render(value: Any) -> str:
     """Write a value on one line, so that it reads back as the same value."""
     style = '"' if isinstance(value, str) and not value.isprintable() else None
-    dumped: str = yaml.safe_dump(
+    dumped: str = yaml.dump(
         [value],
+        Dumper=_QuotingDumper,
         default_flow_style=True,
         width=float("inf"),
         allow_unicode=True,
@@ -316,7 +331,12 @@ def _round_trip(text: str, path: Path, value: Any, *, remove: bool) -> tuple[str
     items = re.search(r"^( *)[^\s#-][^\n]*:[ \t]*\n\1( +)- ", text, re.MULTILINE)
     offset = len(items[2]) if items else 0
     editor.indent(mapping=len(inner[1]) if inner else 2, sequence=offset + 2, offset=offset)
-    loaded = editor.load(text)
+    try:
+        loaded = editor.load(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"config.yaml has a word that looks like a number: {error}.", hint="Quote it."
+        ) from error
     root = {} if loaded is None else loaded
     before, after = StringIO(), StringIO()
     if root:

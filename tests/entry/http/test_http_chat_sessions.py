@@ -388,8 +388,8 @@ async def test_two_hundred_turns_of_a_web_chat_are_stored_once(tmp_path: Path) -
     def prose(number: int, length: int) -> str:
         return f"mark{number:03} " + " ".join(f"word{number * at % 997}" for at in range(length))
 
-    asked = [prose(at, 35) for at in range(200)]
-    answers = [prose(at + 500, 65) for at in range(200)]
+    asked = [prose(at, 50) for at in range(200)]
+    answers = [prose(at + 500, 90) for at in range(200)]
     async with door_with(tmp_path, *map(say, answers)) as (door, _):
         empty = (await door.ledger.stats()).bytes
         talk: list[Any] = []
