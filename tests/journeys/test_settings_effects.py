@@ -128,7 +128,7 @@ class Bench:
         new.replace(self.file)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
 
@@ -195,7 +195,7 @@ async def voice(bench: Bench) -> object:
     chat = bench.new_chat()
     expected = 2 if bench.app.settings().stt.echo_transcripts else 1
     bench.telegram.world.say_file(chat, chat, "voice", b"OggS")
-    await bench.until(lambda: len(bench.telegram.replies(chat)) == expected)
+    await bench.until(lambda: len(bench.telegram.replies(chat)) >= expected)
     await bench.until(lambda: "Done." in [seen.text for seen in bench.telegram.replies(chat)])
     told = bench.model.requests[-1].body["messages"][-1]["content"]
     seen = sorted(_anonymous(seen) for seen in bench.telegram.replies(chat))
