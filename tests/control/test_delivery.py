@@ -307,6 +307,29 @@ async def test_a_message_that_is_gone_is_replaced_by_a_new_one(bench: Bench) -> 
     assert list(bench.platform.visible.values()) == ["<b>done</b>"]
 
 
+class KeyedPlatform(MemoryPlatform):
+    """Of two sends with one key the first counts, also if its message was deleted since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_key: dict[str, Sent] = {}
+
+    async def send(self, outgoing: Outgoing) -> Sent:
+        if outgoing.key not in self.by_key:
+            self.by_key[outgoing.key] = await super().send(outgoing)
+        return self.by_key[outgoing.key]
+
+
+async def test_a_deleted_message_is_replaced_although_its_key_is_taken(bench: Bench) -> None:
+    bench.platform = KeyedPlatform()
+    surface = bench.surface(replace(EDITING, idempotent_sends=True))
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    bench.platform.visible.clear()
+    await asyncio.wait_for(surface.show("reply:0", FINAL), 20)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+    assert await bench.state() is OutboxState.SENT
+
+
 async def test_a_chat_that_cannot_be_reached_is_given_up_and_recorded(bench: Bench) -> None:
     bench.platform.fail(failure(FailureAction.GIVE_UP))
     await bench.surface().show("reply:0", FINAL)
