@@ -15,7 +15,7 @@ from fakes.telegram import TOKEN, FakeTelegram
 from hermes.entry.chat.discord.manifest import PLATFORM as DISCORD
 from hermes.entry.chat.slack.manifest import PLATFORM as SLACK
 from hermes.entry.chat.telegram.manifest import PLATFORM as TELEGRAM
-from hermes.testing.conformance import Place, Shown, Trouble
+from hermes.testing.conformance import Place, SeenInChat, Trouble
 
 __all__ = ["DiscordDriver", "SlackDriver", "TelegramDriver"]
 
@@ -66,10 +66,10 @@ class TelegramDriver:
             return str(self._fake.world.say_file(chat, person, "document", file, **more))
         return str(self._fake.say(chat, person, said, thread=thread))
 
-    def shown(self, place: Place) -> list[Shown]:
+    def shown(self, place: Place) -> list[SeenInChat]:
         files = self._fake.world.files
         return [
-            Shown(
+            SeenInChat(
                 id=str(seen.message_id),
                 text=seen.markup or seen.text,
                 thread=str(seen.thread_id or ""),
@@ -85,7 +85,7 @@ class TelegramDriver:
         seen = world.chats[int(place.chat)].messages[int(message_id)]
         world.push("message", world.wire(seen) | {"text": seen.text})
 
-    async def press(self, place: Place, shown: Shown, label: str) -> Callable[[], str]:
+    async def press(self, place: Place, shown: SeenInChat, label: str) -> Callable[[], str]:
         seen = self._fake.world.chats[int(place.chat)].messages[int(shown.id)]
         data = next(data for row in seen.buttons for name, data in row if name == label)
         query = self._fake.press(int(place.chat), int(place.person), seen.message_id, data)
@@ -168,9 +168,9 @@ class DiscordDriver:
             if place.chat in (name, channel.get("parent_id")):
                 yield name
 
-    def shown(self, place: Place) -> list[Shown]:
+    def shown(self, place: Place) -> list[SeenInChat]:
         return [
-            Shown(
+            SeenInChat(
                 id=each["id"],
                 text=each["content"],
                 thread=channel if channel != place.chat else "",
@@ -195,7 +195,7 @@ class DiscordDriver:
     async def again(self, place: Place, message_id: str) -> None:
         self._fake.redeliver(self._where(place, message_id), message_id)
 
-    async def press(self, place: Place, shown: Shown, label: str) -> Callable[[], str]:
+    async def press(self, place: Place, shown: SeenInChat, label: str) -> Callable[[], str]:
         channel = self._where(place, shown.id)
         rows = self._fake.find(channel, shown.id)["components"]
         buttons = {each["label"]: each["custom_id"] for row in rows for each in row["components"]}
@@ -279,9 +279,9 @@ class SlackDriver:
         self._events[ts] = copy.deepcopy(list(self._fake.unacked.values())[-1])
         return ts
 
-    def shown(self, place: Place) -> list[Shown]:
+    def shown(self, place: Place) -> list[SeenInChat]:
         return [
-            Shown(
+            SeenInChat(
                 id=each.ts,
                 text=each.text,
                 thread=each.thread_ts,
@@ -300,7 +300,7 @@ class SlackDriver:
         posted = next(each for each in self._fake.replies(place.chat) if each.ts == message_id)
         self._fake.event(posted.wire() | {"channel": place.chat})
 
-    async def press(self, place: Place, shown: Shown, label: str) -> Callable[[], str]:
+    async def press(self, place: Place, shown: SeenInChat, label: str) -> Callable[[], str]:
         posted = next(each for each in self._fake.replies(place.chat) if each.ts == shown.id)
         self._fake.press(posted, label, place.person)
 

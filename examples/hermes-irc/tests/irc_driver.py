@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from hermes.testing.conformance import Place, Shown, Trouble
+from hermes.testing.conformance import Place, SeenInChat, Trouble
 from hermes_irc.adapter import read_line
 from hermes_irc.manifest import PLATFORM
 
@@ -193,11 +193,11 @@ class IrcDriver:
         person.put(f"PRIVMSG {to if place.group else 'hermes'} :{said}")
         return ""
 
-    def shown(self, place: Place) -> list[Shown]:
+    def shown(self, place: Place) -> list[SeenInChat]:
         person = self._people.get(place.person)
         heard = person.heard if person is not None else []
         return [
-            Shown(id=str(number), text=text)
+            SeenInChat(id=str(number), text=text)
             for number, (to, text) in enumerate(heard)
             if to == place.chat
         ]
@@ -205,7 +205,7 @@ class IrcDriver:
     async def again(self, place: Place, message_id: str) -> None:
         raise NotImplementedError
 
-    async def press(self, place: Place, shown: Shown, label: str) -> Callable[[], str]:
+    async def press(self, place: Place, shown: SeenInChat, label: str) -> Callable[[], str]:
         raise NotImplementedError
 
     def typing(self, place: Place) -> int:

@@ -81,7 +81,7 @@ class Place(Struct, frozen=True, kw_only=True):
     group: bool = False
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class SeenInChat(Struct, frozen=True, kw_only=True):
     """A message of the bot, as it is on the platform now."""
 
     id: str
@@ -138,13 +138,13 @@ class PlatformDriver(Protocol):
     async def say(self, place: Place, text: str, *, mention: bool = True, file: bytes = b"") -> str:
         """Speak, in groups to the bot; `file` is a text file. Return the message's id."""
 
-    def shown(self, place: Place) -> list[Shown]:
+    def shown(self, place: Place) -> list[SeenInChat]:
         """Return what the bot shows in a chat (threads that it opens included), oldest first."""
 
     async def again(self, place: Place, message_id: str) -> None:
         """Deliver a message once more; also one of the bot's own."""
 
-    async def press(self, place: Place, shown: Shown, label: str) -> Callable[[], str]:
+    async def press(self, place: Place, shown: SeenInChat, label: str) -> Callable[[], str]:
         """Press a button; what is returned tells what whoever pressed was told so far."""
 
     def typing(self, place: Place) -> int:
@@ -193,19 +193,19 @@ class ConformanceRun:
             await asyncio.sleep(0.02)
         return found
 
-    def answers(self, place: Place, mark: str) -> list[Shown]:
+    def answers(self, place: Place, mark: str) -> list[SeenInChat]:
         """Return the finished messages that have a mark."""
         here = self.driver.shown(place)
         return [each for each in here if mark in each.text and _CURSOR not in each.text]
 
-    async def answered(self, place: Place, mark: str) -> Shown:
-        def look() -> list[Shown]:
+    async def answered(self, place: Place, mark: str) -> SeenInChat:
+        def look() -> list[SeenInChat]:
             return self.answers(place, mark)
 
-        found: list[Shown] = await self.until(look, f"an answer with {mark} in {place}")
+        found: list[SeenInChat] = await self.until(look, f"an answer with {mark} in {place}")
         return found[0]
 
-    async def ask(self, place: Place, text: str = "hello", **more: Any) -> Shown:
+    async def ask(self, place: Place, text: str = "hello", **more: Any) -> SeenInChat:
         """Say something and wait for its answer."""
         mark = self.mark()
         await self.driver.say(place, f"{text} {mark}", **more)
@@ -315,7 +315,7 @@ async def splits_what_is_too_long(run: ConformanceRun) -> None:
     before = len(run.driver.shown(place))
     await run.driver.say(place, f"[long {limit + limit // 4}] {mark}")
 
-    def pieces() -> list[Shown]:
+    def pieces() -> list[SeenInChat]:
         here = run.driver.shown(place)[before:]
         return here if here and "end" in here[-1].text and _CURSOR not in here[-1].text else []
 
@@ -345,7 +345,7 @@ async def takes_a_button_from_whoever_may_press_it(run: ConformanceRun) -> None:
     place, mark = run.driver.group(run.person()), run.mark()
     await run.driver.say(place, f"[ask] {mark}")
 
-    def prompts() -> list[Shown]:
+    def prompts() -> list[SeenInChat]:
         return [each for each in run.driver.shown(place) if each.buttons and mark in each.text]
 
     prompt = (await run.until(prompts, "an approval"))[0]
@@ -422,7 +422,7 @@ async def says_that_it_is_connected(run: ConformanceRun) -> None:
 # -- when something breaks ------------------------------------------------------------------
 
 
-async def _despite(run: ConformanceRun, trouble: Trouble, text: str = "hello") -> Shown:
+async def _despite(run: ConformanceRun, trouble: Trouble, text: str = "hello") -> SeenInChat:
     place, mark = run.private(), run.mark()
     run.driver.trouble(trouble, place)
     await run.driver.say(place, f"{text} {mark}")
@@ -501,11 +501,11 @@ async def finishes_after_a_crash_in_the_middle_of_an_answer(run: ConformanceRun)
 # -- the adapter itself ----------------------------------------------------------------------
 
 
-async def _appears(run: ConformanceRun, place: Place, text: str) -> list[Shown]:
-    def look() -> list[Shown]:
+async def _appears(run: ConformanceRun, place: Place, text: str) -> list[SeenInChat]:
+    def look() -> list[SeenInChat]:
         return [each for each in run.driver.shown(place) if text in each.text]
 
-    found: list[Shown] = await run.until(look, text)
+    found: list[SeenInChat] = await run.until(look, text)
     return found
 
 
