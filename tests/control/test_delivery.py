@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from fakes.chat_platform import EDITING, MemoryPlatform, NumberedPlatform, failure
 from fakes.ledgers import session
-from hermes.control.delivery.surface import TOO_OLD, Connections, Line, ReplyOrigin, TurnSurface
+from hermes.control.delivery.place import Connections, Line
+from hermes.control.delivery.surface import TOO_OLD, ReplyOrigin, TurnSurface
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities

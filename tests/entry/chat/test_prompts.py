@@ -14,7 +14,8 @@ from fakes.ledgers import session
 from hermes.control.admission.approval_replies import request_buttons
 from hermes.control.admission.authz import Access
 from hermes.control.approvals import ApprovalAnswers
-from hermes.control.delivery.surface import Connections, Line, ReplyOrigin, TurnSurface
+from hermes.control.delivery.place import Connections, Line
+from hermes.control.delivery.surface import ReplyOrigin, TurnSurface
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Choice, Decision
 from hermes.domain.events import ApprovalAsked, TurnFinished, TurnStream
 from hermes.domain.outbound import Target

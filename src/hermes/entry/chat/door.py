@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hermes.control.admission.authz import Access, AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
-from hermes.control.delivery.surface import Connections, Line
+from hermes.control.delivery.place import Connections, Line
 from hermes.control.door import Door
 from hermes.control.lanes.batches import BatchWindow
 from hermes.control.lanes.downloads import Downloads

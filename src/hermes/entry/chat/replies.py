@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from hermes.control.admission.authz import Access
 from hermes.control.admission.pipeline import target_of
-from hermes.control.delivery.surface import TOO_OLD, Connections, ReplyOrigin, TurnSurface
+from hermes.control.delivery.place import Connections
+from hermes.control.delivery.surface import TOO_OLD, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
 from hermes.domain.errors import AgentUnavailable, HermesError, NotFound, StoreError, failure_text

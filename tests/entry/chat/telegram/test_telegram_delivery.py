@@ -9,7 +9,8 @@ import pytest
 from fakes.ledgers import session
 from fakes.telegram import FakeTelegram
 from fakes.telegram_kit import adapter_for
-from hermes.control.delivery.surface import Connections, Line, ReplyOrigin, TurnSurface
+from hermes.control.delivery.place import Connections, Line
+from hermes.control.delivery.surface import ReplyOrigin, TurnSurface
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.platform import Button
