@@ -19,14 +19,11 @@ from hermes.testing import FakeClock
 NTFY = """
 from hermes.domain.platforms import Capabilities, ChatPlatform, Credential
 
-def make(request):
-    import ntfy_adapter
-
 PLATFORM = ChatPlatform(
     name="ntfy",
     label="ntfy",
     capabilities=Capabilities(max_length=4000),
-    make=make,
+    adapter="ntfy_adapter:Adapter",
     credentials=(
         Credential(key="topic", variable="NTFY_TOPIC", label="topic"),
         Credential(

@@ -51,7 +51,7 @@ class Harness:
             name=name.partition(":")[0],
             label="",
             capabilities=Capabilities(max_length=100),
-            make=lambda _request: self.make(),
+            adapter="",
         )
         self.credential = "token"
         self.hold: Callable[[], AbstractContextManager[object]] = nullcontext

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fakes.discord import BOT, FakeDiscord
+from fakes.telegram_kit import adapter_request
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Outgoing
@@ -29,7 +30,7 @@ async def discord_adapter(
     """Connect an adapter for the length of the body."""
     usual: dict[str, Any] = {"token": discord.token, "base_url": discord.base_url}
     settings = DiscordSettings(**(usual | more))
-    adapter = DiscordAdapter(lambda: settings, clock or QuickClock())
+    adapter = DiscordAdapter(lambda: settings, adapter_request(clock or QuickClock()))
     try:
         await adapter.connect()
         yield adapter

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fakes.slack import APP_TOKEN, FakeSlack
-from fakes.telegram_kit import RememberingSink
+from fakes.telegram_kit import RememberingSink, adapter_request
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import MenuCommand, Outgoing
 from hermes.entry.chat.slack.adapter import SlackAdapter
 from hermes.entry.chat.slack.settings import SlackSettings
-from hermes.execution.clock import SystemClock
 
 __all__ = ["adapter_for", "listening", "outgoing", "slack_platform"]
 
@@ -23,7 +22,7 @@ async def adapter_for(
 ) -> AsyncIterator[SlackAdapter]:
     usual = {"token": ",".join(slack.teams.values()), "app_token": APP_TOKEN}
     settings = SlackSettings(**(usual | {"base_url": slack.base_url} | more))
-    adapter = SlackAdapter(lambda: settings, clock or SystemClock())
+    adapter = SlackAdapter(lambda: settings, adapter_request(clock))
     try:
         await adapter.connect()
         menu = [MenuCommand(name=name, help=name) for name in ("new", "help", "status")]

@@ -11,13 +11,27 @@ from hermes.domain.errors import StoreError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import Adapter, ButtonPress, Outgoing, PlatformFailure
+from hermes.domain.ports.platform import (
+    Adapter,
+    AdapterRequest,
+    ButtonPress,
+    Outgoing,
+    PlatformFailure,
+    SettingPlaces,
+)
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.http.listener import SharedListener
 from hermes.execution.clock import SystemClock
 
-__all__ = ["RememberingSink", "adapter_for", "outgoing", "receiving", "settings_for"]
+__all__ = [
+    "RememberingSink",
+    "adapter_for",
+    "adapter_request",
+    "outgoing",
+    "receiving",
+    "settings_for",
+]
 
 
 class RememberingSink:
@@ -92,6 +106,16 @@ class RememberingSink:
         self._changed = asyncio.Event()
 
 
+def adapter_request(clock: Clock | None = None) -> AdapterRequest:
+    places = SettingPlaces(section={}, variables={})
+    return AdapterRequest(
+        places=lambda: places,
+        state_dir=Path(),
+        clock=clock or SystemClock(),
+        listener=SharedListener(),
+    )
+
+
 def settings_for(telegram: FakeTelegram, **more: Any) -> TelegramSettings:
     usual: dict[str, Any] = {
         "token": telegram.token,
@@ -105,9 +129,8 @@ async def adapter_for(
     telegram: FakeTelegram, tmp_path: Path, clock: Clock | None = None, **more: Any
 ) -> AsyncIterator[TelegramAdapter]:
     """Connect an adapter for the length of the body."""
-    adapter = TelegramAdapter(
-        settings_for(telegram, **more), clock=clock or SystemClock(), listener=SharedListener()
-    )
+    settings = settings_for(telegram, **more)
+    adapter = TelegramAdapter(lambda: settings, adapter_request(clock))
     try:
         await adapter.connect()
         yield adapter

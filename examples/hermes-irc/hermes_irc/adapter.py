@@ -7,26 +7,15 @@ message is followed by one, and counts as sent when the PONG comes.
 import asyncio
 import re
 import uuid
-from collections.abc import Callable, Sequence
 from itertools import count
 
 from msgspec import Struct
 
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
-from hermes.domain.outbound import Target
-from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import (
-    AdapterRequest,
-    ButtonPress,
-    FailureAction,
-    InboundSink,
-    MenuCommand,
-    Outgoing,
-    PlatformFailure,
-    Sent,
-)
-from hermes.entry.chat.kit.intake import Heard, MessageIntake, read_addressing
-from hermes.entry.chat.kit.settings import ChatSettings, live_settings
+from hermes.domain.ports.platform import FailureAction, InboundSink, Outgoing, PlatformFailure, Sent
+from hermes.entry.chat.kit.base import ChatAdapter
+from hermes.entry.chat.kit.intake import Heard, read_addressing
+from hermes.entry.chat.kit.settings import ChatSettings
 from hermes_irc.manifest import PLATFORM
 
 _ANSWER = 20.0  # seconds in which a server answers
@@ -57,28 +46,17 @@ def read_line(text: str) -> Line:
     return Line(source, (words or [""])[0].upper(), words[1:] + ([rest] if colon else []))
 
 
-class IrcAdapter:
-    def __init__(self, rules: Callable[[], IrcSettings], clock: Clock) -> None:
-        self._rules = rules
-        self._clock = clock
-        self._intake = MessageIntake(rules, self._no_buttons)
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._numbers = count(1)
-        self._one = asyncio.Lock()
-        self._confirmed: asyncio.Future[None] | None = None
-        """Of the message that is being sent."""
-
-    @classmethod
-    def configured(cls, request: AdapterRequest) -> "IrcAdapter":
-        return cls(live_settings(PLATFORM, IrcSettings, request.places), request.clock)
+class IrcAdapter(ChatAdapter[IrcSettings]):
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter | None = None
+    _confirmed: asyncio.Future[None] | None = None  # of the message that is being sent
 
     @property
     def account(self) -> str:
         return f"{self._rules().nick}@{self._rules().server}"
 
     async def connect(self) -> None:
-        rules = self._rules()
+        rules, self._one, self._numbers = self._rules(), asyncio.Lock(), count(1)
         try:
             async with asyncio.timeout(_ANSWER):
                 self._reader, self._writer = await asyncio.open_connection(
@@ -128,20 +106,18 @@ class IrcAdapter:
                 return await self._line()
 
     def _heard(self, line: Line) -> Heard | None:
-        nick, (to, text) = line.source.partition("!")[0], line.params[:2]
-        own = self._rules().nick
+        nick, (to, text), own = line.source.partition("!")[0], line.params[:2], self._rules().nick
         if nick.lower() == own.lower() or text.startswith("\x01"):
             return None
         private = to.lower() == own.lower()
+        kind, place = (ChatKind.PRIVATE, nick) if private else (ChatKind.GROUP, to)
         names = re.finditer(rf"(?<![\w-]){re.escape(own)}(?![\w-])", text, re.IGNORECASE)
         said = read_addressing(text, [each.span() for each in names], username=own, commands={})
         message = InboundMessage(
             platform=PLATFORM.name,
             account=self.account,
             native_id=uuid.uuid4().hex,  # IRC has no names for messages, and repeats none
-            chat=Chat(
-                kind=ChatKind.PRIVATE if private else ChatKind.GROUP, id=nick if private else to
-            ),
+            chat=Chat(kind=kind, id=place),
             sender=Sender(id=nick, name=nick, alt_id=line.source.partition("!")[2] or None),
             text=said.text,
             sent_at=self._clock.now(),
@@ -165,31 +141,15 @@ class IrcAdapter:
         async with self._one:
             if self._writer is None or self._writer.is_closing():
                 raise _unreachable("there is no connection")
-            number = next(self._numbers)
+            number, chat = next(self._numbers), outgoing.target.chat_id
             self._confirmed = asyncio.get_running_loop().create_future()
-            self._put(*(f"PRIVMSG {outgoing.target.chat_id} :{each}" for each in lines))
-            self._put(f"PING :sent-{number}")
-            try:
-                await asyncio.wait_for(asyncio.wait([self._confirmed]), _ANSWER)
-                if not self._confirmed.cancelled():
-                    self._confirmed.result()
-                    return Sent(native_id=f"{outgoing.target.chat_id}:{number}")
-            except TimeoutError:
-                pass
+            self._put(*(f"PRIVMSG {chat} :{each}" for each in lines), f"PING :sent-{number}")
+            await asyncio.wait([self._confirmed], timeout=_ANSWER)
+            if self._confirmed.done() and not self._confirmed.cancelled():
+                self._confirmed.result()
+                return Sent(native_id=f"{chat}:{number}")
         message = "The connection broke; it may have been sent."
         raise PlatformFailure(FailureAction.UNKNOWN, message)
-
-    async def edit(self, native_id: str, outgoing: Outgoing) -> None: ...
-
-    async def delete(self, target: Target, native_id: str) -> None: ...
-
-    async def typing(self, target: Target) -> None: ...
-
-    async def react(self, target: Target, native_id: str, emoji: str) -> None: ...
-
-    async def publish_commands(self, commands: Sequence[MenuCommand]) -> None: ...
-
-    async def _no_buttons(self, press: ButtonPress, text: str) -> None: ...
 
     # -- the connection ---------------------------------------------------------------------
 
@@ -198,7 +158,6 @@ class IrcAdapter:
         self._writer.write("".join(f"{each}\r\n" for each in lines).encode())
 
     async def _line(self) -> Line:
-        assert self._reader is not None
         while raw := await self._reader.readline():
             line = read_line(raw.decode("utf-8", "replace"))
             if line.command != "PING":

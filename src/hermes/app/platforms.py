@@ -63,7 +63,9 @@ class PlatformAccount:
         return self.account if self.own else str(self._places().section.get("agent") or "")
 
     def make(self) -> Adapter:
-        return self.platform.make(self._request)
+        from hermes.entry.chat.kit.base import make_adapter  # noqa: PLC0415 - with use
+
+        return make_adapter(self.platform, self._request)
 
     @property
     def credential(self) -> str:
@@ -102,7 +104,7 @@ class PlatformAccount:
 
 def _rules(platform: ChatPlatform) -> type[ChatSettings]:
     """Return what can be set on every platform, with the platform's own defaults."""
-    own = ChatSettings if platform.settings is None else platform.settings()
+    own = platform.settings_type or ChatSettings
     classes = [each for each in own.__mro__ if issubclass(each, ChatSettings)]
     return next((e for e in classes if not any(f.required for f in fields(e))), ChatSettings)
 
@@ -185,10 +187,10 @@ def idle_settings(loaded: LoadedConfig) -> list[str]:
 def _keys(name: str) -> set[str] | None:
     """Return the keys that a platform knows; None if it does not say."""
     platform = platforms().get(name)
-    if platform is None or platform.settings is None:
+    if platform is None or platform.settings_type is None:
         return _LISTENERS.get(name)
     known = {*OF_EVERY_PLATFORM}
-    for each in fields(platform.settings()):
+    for each in fields(platform.settings_type):
         inner = struct_of(each.type)
         nested = inner.__struct_fields__ if inner else ()
         known |= {*spellings(each.name), *(f"{each.name}_{field}" for field in nested)}

@@ -9,19 +9,16 @@ Listing the platforms imports only what says what they are, never an adapter or 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 
 from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.errors import ConfigError
-
-if TYPE_CHECKING:
-    from hermes.domain.ports.platform import Adapter, AdapterRequest
 
 log = logging.getLogger(__name__)
 
@@ -116,12 +113,12 @@ class ChatPlatform(Struct, frozen=True, kw_only=True):
     name: str
     label: str
     capabilities: Capabilities
-    make: "Callable[[AdapterRequest], Adapter]"
-    """Returns an adapter that is not connected yet; `ConfigError` says what is missing."""
+    adapter: str
+    """`module:class`, imported with its first use."""
     credentials: tuple[Credential, ...] = ()
     """All of them must be set; the platform is on if they are and nothing else is said."""
-    settings: "Callable[[], type[Struct]] | None" = None
-    """The struct of its settings; without one its keys are not checked."""
+    settings: str = ""
+    """`module:struct` of its settings; without one its keys are not checked."""
     hint: str = ""
     """What a model must know to write there: formatting, files, silence. Part of the prompt."""
     setup: str = ""
@@ -137,6 +134,10 @@ class ChatPlatform(Struct, frozen=True, kw_only=True):
     @property
     def prefix(self) -> str:
         return self.env_prefix or self.name.upper()
+
+    @property
+    def settings_type(self) -> type[Any] | None:
+        return load_entry_point(self.settings) if self.settings else None
 
 
 @cache

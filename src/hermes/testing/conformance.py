@@ -45,6 +45,7 @@ from hermes.domain.ports.platform import (
     SentHistory,
     SettingPlaces,
 )
+from hermes.entry.chat.kit.base import make_adapter
 from hermes.entry.http.listener import SharedListener
 from hermes.execution.clock import SystemClock
 from hermes.streaming.units import length
@@ -741,7 +742,7 @@ def _adapter(driver: PlatformDriver, section: dict[str, Any], folder: Path) -> A
         clock=SystemClock(),
         listener=SharedListener(),
     )
-    return driver.platform.make(request)
+    return make_adapter(driver.platform, request)
 
 
 class Conformance:

@@ -12,14 +12,12 @@ from telegram.request import HTTPXRequest
 from fakes.telegram import REAL_LIMITS, FakeTelegram, FaultRates, RateLimits
 from fakes.telegram_faults import RateLimiter
 from fakes.telegram_html import MarkupError, plain_text
-from fakes.telegram_kit import RememberingSink, adapter_for, outgoing, receiving
+from fakes.telegram_kit import RememberingSink, adapter_for, adapter_request, outgoing, receiving
 from fakes.telegram_remote import telegram_process
 from fakes.telegram_world import ApiError
 from hermes.domain.ports.platform import PlatformFailure
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.http.listener import SharedListener
-from hermes.execution.clock import SystemClock
 
 
 def bot_of(telegram: FakeTelegram, token: str = "") -> library.Bot:
@@ -150,7 +148,7 @@ async def test_as_a_process_it_outlives_its_clients(tmp_path: Path) -> None:
     async with telegram_process() as remote:
         await remote.say(5, 5, "hello")
         settings = TelegramSettings(token="4242:fake-secret_TOKEN", base_url=remote.base_url)
-        adapter = TelegramAdapter(settings, clock=SystemClock(), listener=SharedListener())
+        adapter = TelegramAdapter(lambda: settings, adapter_request())
         sink = RememberingSink()
         await adapter.connect()
         await remote.control("fault", kind="429", method="sendMessage", seconds=0)

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from fakes.telegram import FakeTelegram, RateLimits
-from fakes.telegram_kit import adapter_for, outgoing, settings_for
+from fakes.telegram_kit import adapter_for, adapter_request, outgoing, settings_for
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import Button, FailureAction, MenuCommand, PlatformFailure
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.http.listener import SharedListener
-from hermes.execution.clock import SystemClock
 
 FORUM = -100500
 
@@ -125,7 +123,7 @@ async def test_what_may_have_been_sent_is_unknown_but_edits_can_be_repeated(
 async def test_no_connection_means_that_nothing_happened(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram:
         settings = settings_for(telegram)
-    adapter = TelegramAdapter(settings, clock=SystemClock(), listener=SharedListener())
+    adapter = TelegramAdapter(lambda: settings, adapter_request())
     for call in (adapter.connect(), adapter.send(outgoing(5, "hi"))):
         with pytest.raises(PlatformFailure) as caught:
             await call
@@ -149,9 +147,8 @@ async def test_a_wrong_token_is_fatal_and_says_where_it_comes_from(
     tmp_path: Path, token: str
 ) -> None:
     async with FakeTelegram() as telegram:
-        adapter = TelegramAdapter(
-            settings_for(telegram, token=token), clock=SystemClock(), listener=SharedListener()
-        )
+        settings = settings_for(telegram, token=token)
+        adapter = TelegramAdapter(lambda: settings, adapter_request())
         with pytest.raises(PlatformFailure) as caught:
             await adapter.connect()
         await adapter.close()
@@ -315,7 +312,7 @@ async def test_a_proxy_that_cannot_work_is_explained_without_its_password(
     tmp_path: Path, proxy: str
 ) -> None:
     settings = TelegramSettings(token="1:a", proxy=proxy)
-    adapter = TelegramAdapter(settings, clock=SystemClock(), listener=SharedListener())
+    adapter = TelegramAdapter(lambda: settings, adapter_request())
     with pytest.raises(PlatformFailure, match="proxy") as caught:
         await adapter.connect()
     assert caught.value.action is FailureAction.FATAL

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
 from hermes.domain.ports import platform as port
-from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, Outgoing, PlatformFailure, Sent
 from hermes.domain.wording import clean_text, one_line
 from hermes.entry.chat.discord import inbound, wire
@@ -32,6 +31,7 @@ from hermes.entry.chat.discord.inbound import ChannelWire, PostWire
 from hermes.entry.chat.discord.settings import DiscordSettings
 from hermes.entry.chat.discord.wire import PASSING, Received
 from hermes.entry.chat.kit import intake
+from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import read_leniently
 from hermes.entry.chat.kit.history import SKEW, CatchUp, Marks, number
 from hermes.entry.chat.kit.http import HttpClient, HttpRequest, Upload, check_size, read_file
@@ -65,14 +65,12 @@ class _Interaction(Struct):
     key: str | None = None  # of the piece that has its place; empty: none can have it any more
 
 
-class DiscordAdapter:
-    def __init__(self, rules: Callable[[], DiscordSettings], clock: Clock) -> None:
-        settings, self._rules = rules(), rules
-        self._clock = clock
-        self.account = ""
+class DiscordAdapter(ChatAdapter[DiscordSettings]):
+    def __init__(self, rules: Callable[[], DiscordSettings], request: port.AdapterRequest) -> None:
+        super().__init__(rules, request)
+        settings, clock, self.account = rules(), request.clock, ""
         self._api = wire.DiscordApi(settings, clock)
         self._files = HttpClient("Discord", settings.base_url, proxy=settings.proxy)
-        self._intake = intake.MessageIntake(self._rules, self._answer)
         self._marks = Cursor(since=clock.now())
         self._history = CatchUp(self._marks, self._page, self._meaning, self._rules)
         self._bot = inbound.DiscordBot(id="")

@@ -1,26 +1,6 @@
 """Discord as data: readable without importing the adapter or discord.py."""
 
-from typing import TYPE_CHECKING
-
 from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, Limits, Rate
-
-if TYPE_CHECKING:
-    from hermes.domain.ports.platform import Adapter, AdapterRequest
-    from hermes.entry.chat.discord.settings import DiscordSettings
-
-
-def _make(request: "AdapterRequest") -> "Adapter":
-    from hermes.entry.chat.discord.adapter import DiscordAdapter  # noqa: PLC0415 - with use
-    from hermes.entry.chat.kit.settings import live_settings  # noqa: PLC0415
-
-    return DiscordAdapter(live_settings(PLATFORM, _settings(), request.places), request.clock)
-
-
-def _settings() -> "type[DiscordSettings]":
-    from hermes.entry.chat.discord.settings import DiscordSettings  # noqa: PLC0415 - with use
-
-    return DiscordSettings
-
 
 PLATFORM = ChatPlatform(
     name="discord",
@@ -42,8 +22,8 @@ PLATFORM = ChatPlatform(
         limits=Limits(private=Rate(10, 5.0, burst=5), group=Rate(10, 5.0, burst=5, reserve=2)),
         typing_seconds=8.0,
     ),
-    make=_make,
-    settings=_settings,
+    adapter="hermes.entry.chat.discord.adapter:DiscordAdapter",
+    settings="hermes.entry.chat.discord.settings:DiscordSettings",
     credentials=(
         # Tokens have nothing in common, so there is no shape to tell them by.
         Credential(key="token", variable="DISCORD_BOT_TOKEN", label="bot token"),

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
-from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     NOTED,
     AdapterRequest,
@@ -29,12 +28,11 @@ from hermes.domain.ports.platform import (
     Sent,
 )
 from hermes.domain.wording import clean_text
+from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import texts_in
 from hermes.entry.chat.kit.http import Effect, read_file
-from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, Recent, named
-from hermes.entry.chat.kit.settings import live_settings
+from hermes.entry.chat.kit.intake import HandOver, Heard, Recent, named
 from hermes.entry.chat.slack.inbound import Known, message_name, parse
-from hermes.entry.chat.slack.manifest import PLATFORM
 from hermes.entry.chat.slack.settings import SlackSettings
 from hermes.entry.chat.slack.socket import receive_envelopes
 from hermes.entry.chat.slack.wire import Fields, SlackApi, SocketEnvelope, Workspace, look
@@ -48,20 +46,15 @@ _CLOCKS = 60.0  # seconds that Slack's clock and ours may be apart
 _NO_CHANGE = "already_reacted no_reaction too_many_reactions message_not_found file_not_found"
 
 
-class SlackAdapter:
-    def __init__(self, rules: Callable[[], SlackSettings], clock: Clock) -> None:
-        self._rules = rules
-        self._known = Known(rules=rules, clock=clock)
+class SlackAdapter(ChatAdapter[SlackSettings]):
+    def __init__(self, rules: Callable[[], SlackSettings], request: AdapterRequest) -> None:
+        super().__init__(rules, request)
+        self._known = Known(rules=rules, clock=request.clock)
         self._api = SlackApi(rules())
-        self._intake = MessageIntake(rules, self._answer)
         self._sockets: list[Any] = []  # the first one shows whether the account works
         self._teams: Recent[str] = Recent(10_000)  # channel -> the workspace it was seen in
         self._names: Recent[str] = Recent(10_000)
         self._reactions: Recent[str] = Recent()  # message -> our reaction to it
-
-    @classmethod
-    def configured(cls, request: AdapterRequest) -> "SlackAdapter":
-        return cls(live_settings(PLATFORM, SlackSettings, request.places), request.clock)
 
     @property
     def account(self) -> str:

@@ -1,25 +1,6 @@
 """Slack as data: readable without importing the adapter or the SDK."""
 
-from typing import TYPE_CHECKING
-
 from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, Limits, Rate
-
-if TYPE_CHECKING:
-    from hermes.domain.ports.platform import Adapter, AdapterRequest
-    from hermes.entry.chat.slack.settings import SlackSettings
-
-
-def _make(request: "AdapterRequest") -> "Adapter":
-    from hermes.entry.chat.slack.adapter import SlackAdapter  # noqa: PLC0415 - with use
-
-    return SlackAdapter.configured(request)
-
-
-def _settings() -> "type[SlackSettings]":
-    from hermes.entry.chat.slack.settings import SlackSettings  # noqa: PLC0415 - with use
-
-    return SlackSettings
-
 
 PLATFORM = ChatPlatform(
     name="slack",
@@ -42,8 +23,8 @@ PLATFORM = ChatPlatform(
         # The status line of a thread stays for two minutes, or until the answer comes.
         typing_seconds=60.0,
     ),
-    make=_make,
-    settings=_settings,
+    adapter="hermes.entry.chat.slack.adapter:SlackAdapter",
+    settings="hermes.entry.chat.slack.settings:SlackSettings",
     # The shapes of Slack's tokens are known wherever text is shown.
     credentials=(
         Credential(key="token", variable="SLACK_BOT_TOKEN", label="bot token"),

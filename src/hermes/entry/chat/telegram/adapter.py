@@ -21,13 +21,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes.domain.outbound import Target
-from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     AdapterRequest,
     Button,
     ButtonPress,
     FailureAction,
-    HttpListener,
     InboundSink,
     ListenerCall,
     ListenerReply,
@@ -37,11 +35,12 @@ from hermes.domain.ports.platform import (
     Sent,
 )
 from hermes.domain.wording import clean_text
+from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import decode_updates
 from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
-from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, menu_names, names_between
+from hermes.entry.chat.kit.intake import HandOver, Heard, menu_names, names_between
 from hermes.entry.chat.kit.receiver import Polling, called_at, keep_checking
-from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress, live_settings
+from hermes.entry.chat.kit.settings import WebhookAddress
 from hermes.entry.chat.telegram.inbound import (
     GENERAL_TOPIC,
     Bot,
@@ -81,32 +80,17 @@ _LENIENT = {"allow_sending_without_reply": True}
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
 
 
-class TelegramAdapter:
-    def __init__(
-        self,
-        settings: TelegramSettings,
-        *,
-        clock: Clock,
-        listener: HttpListener,
-        rules: Callable[[], ChatSettings] | None = None,
-    ) -> None:
-        self._settings = settings
-        self._rules = rules or (lambda: settings)
-        """Settings that may change while connected."""
-        self._listener = listener
+class TelegramAdapter(ChatAdapter[TelegramSettings]):
+    def __init__(self, rules: Callable[[], TelegramSettings], request: AdapterRequest) -> None:
+        super().__init__(rules, request)
+        settings = self._settings = rules()
+        self._listener = request.listener
         self._api = BotApi(settings)
         self._bot: Bot | None = None
-        self._clock = clock
-        self._intake = MessageIntake(self._rules, self._answer)
-        self._polling = Polling("Telegram", clock)
+        self._polling = Polling("Telegram", request.clock)
         self._secret = ""
         off = settings.disable_link_previews
         self._previews = {"link_preview_options": {"is_disabled": True}} if off else {}
-
-    @classmethod
-    def configured(cls, request: AdapterRequest) -> "TelegramAdapter":
-        rules = live_settings(PLATFORM, TelegramSettings, request.places)
-        return cls(rules(), clock=request.clock, listener=request.listener, rules=rules)
 
     @property
     def account(self) -> str:

@@ -1,25 +1,6 @@
 """Telegram as data: readable without importing the adapter or an HTTP library."""
 
-from typing import TYPE_CHECKING
-
 from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, LengthUnit, Limits, Rate
-
-if TYPE_CHECKING:
-    from hermes.domain.ports.platform import Adapter, AdapterRequest
-    from hermes.entry.chat.telegram.settings import TelegramSettings
-
-
-def _make(request: "AdapterRequest") -> "Adapter":
-    from hermes.entry.chat.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - with use
-
-    return TelegramAdapter.configured(request)
-
-
-def _settings() -> "type[TelegramSettings]":
-    from hermes.entry.chat.telegram.settings import TelegramSettings  # noqa: PLC0415 - with use
-
-    return TelegramSettings
-
 
 PLATFORM = ChatPlatform(
     name="telegram",
@@ -40,8 +21,8 @@ PLATFORM = ChatPlatform(
         # several bots of one host.
         limits=Limits(account=Rate(30, 1.0, burst=8, reserve=4)),
     ),
-    make=_make,
-    settings=_settings,
+    adapter="hermes.entry.chat.telegram.adapter:TelegramAdapter",
+    settings="hermes.entry.chat.telegram.settings:TelegramSettings",
     credentials=(
         Credential(
             key="token",

@@ -1,0 +1,48 @@
+"""The beginning of an adapter: its settings, its intake, and nothing where nothing is claimed."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from hermes.domain.entry_points import load_entry_point
+from hermes.domain.outbound import Target
+from hermes.domain.platforms import ChatPlatform
+from hermes.domain.ports.platform import (
+    Adapter,
+    AdapterRequest,
+    ButtonPress,
+    MenuCommand,
+    Outgoing,
+)
+from hermes.entry.chat.kit.intake import MessageIntake
+from hermes.entry.chat.kit.settings import ChatSettings, live_settings
+
+S = TypeVar("S", bound=ChatSettings)
+
+
+class ChatAdapter(Generic[S]):
+    """Without `connect`, `receive` and `send`, which are the platform's own."""
+
+    def __init__(self, rules: Callable[[], S], request: AdapterRequest) -> None:
+        self._rules = rules
+        """The settings as they are now."""
+        self._clock = request.clock
+        self._intake = MessageIntake(rules, self._answer)
+
+    async def edit(self, native_id: str, outgoing: Outgoing) -> None: ...
+
+    async def delete(self, target: Target, native_id: str) -> None: ...
+
+    async def typing(self, target: Target) -> None: ...
+
+    async def react(self, target: Target, native_id: str, emoji: str) -> None: ...
+
+    async def publish_commands(self, commands: Sequence[MenuCommand]) -> None: ...
+
+    async def _answer(self, press: ButtonPress, text: str) -> None: ...
+
+
+def make_adapter(platform: ChatPlatform, request: AdapterRequest) -> Adapter:
+    """Return an adapter that is not connected yet; `ConfigError` says what is missing."""
+    rules = live_settings(platform, platform.settings_type or ChatSettings, request.places)
+    adapter: Adapter = load_entry_point(platform.adapter)(rules, request)
+    return adapter
