@@ -19,9 +19,14 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.session import Session, StoredMessage
-from hermes.domain.wording import short_number, visible
-from hermes.entry.terminal.chat_session import banner_lines, recap_lines
+from hermes.domain.wording import elapsed_words, short_number, visible
 from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, Pastes, suggest
+from hermes.entry.terminal.overview import (
+    banner_lines,
+    recap_lines,
+    spinner_line,
+    status_line,
+)
 from hermes.entry.terminal.paint import (
     Colours,
     Painter,
@@ -37,7 +42,6 @@ from hermes.entry.terminal.questions import (
     request_picker,
 )
 from hermes.entry.terminal.skins import BUILT_IN, load_skin, skin_names
-from hermes.entry.terminal.statusbar import elapsed_words, spinner_line, status_line
 from hermes.entry.terminal.tty import copy_sequence
 from hermes.streaming.units import width
 

@@ -34,7 +34,8 @@ from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
 from hermes.control.commands.context import CommandHost
 from hermes.control.commands.controls import CoreControls
-from hermes.control.lanes.gateway import Gateway, GatewayParts, pass_on_notices
+from hermes.control.lanes.gateway import Gateway, GatewayParts
+from hermes.control.lanes.notices import pass_on_notices
 from hermes.control.supervision.services import keep_running
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock

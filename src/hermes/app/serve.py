@@ -29,7 +29,7 @@ from hermes.control.admission.routing import Router
 from hermes.control.commands.wording import count
 from hermes.control.hook_files import load_hooks
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus, load_hook_plugins
-from hermes.control.lanes.gateway import tell_of_restart
+from hermes.control.lanes.notices import tell_of_restart
 from hermes.control.runs.runs import PLATFORM as API
 from hermes.control.supervision.health import GatewayPhase, StateFile
 from hermes.control.supervision.instance import (

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from hermes.control.door import NOBODY, Door
 from hermes.control.follow import Follower, Outcome
-from hermes.control.lanes.gateway import Gateway, tell_session
+from hermes.control.lanes.gateway import Gateway
+from hermes.control.lanes.notices import tell_session
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender

@@ -69,6 +69,16 @@ def long_time(seconds: float) -> str:
     return f"{whole} second" if whole == 1 else f"{whole} seconds"
 
 
+def elapsed_words(seconds: float) -> str:
+    """Return `4s`, `2m 05s`, `1h 02m`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+
+
 def ago(seconds: float) -> str:
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:

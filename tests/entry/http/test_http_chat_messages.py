@@ -23,10 +23,10 @@ from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
     history_of,
-    picture,
     read_conversation,
     stored,
 )
+from hermes.entry.http.api.media import picture
 from hermes.entry.http.errors import Problem
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)

@@ -172,9 +172,8 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     def tool_detail(self, source: str, *, terminal: bool) -> ToolDetail:
         """Return which tool calls a door shows unless its session chose otherwise."""
         word = self._own(source).tool_progress or self.settings().display.tool_progress
-        if word is None:
-            return ToolDetail.ALL if terminal else ToolDetail.OFF
-        return ToolDetail(word) if word in set(ToolDetail) else ToolDetail.OFF
+        usual = ToolDetail.ALL if terminal else ToolDetail.OFF
+        return ToolDetail(word) if word in set(ToolDetail) else usual
 
     def shows_reasoning(self, source: str, *, terminal: bool) -> bool:
         own = self._own(source).show_reasoning

@@ -36,9 +36,9 @@ from hermes.entry.terminal.input import (
     PrivateHistory,
     input_buffer,
 )
+from hermes.entry.terminal.overview import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut
 from hermes.entry.terminal.skins import Skin, load_skin, skin_names
-from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.tty import (
     clean_terminal,
     clipboard_image,

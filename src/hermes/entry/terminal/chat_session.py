@@ -24,7 +24,7 @@ from hermes.control.commands.context import (
 )
 from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.commands.turns import EFFECTS
-from hermes.control.commands.wording import Exchange, count, exchanges, money
+from hermes.control.commands.wording import count, money
 from hermes.control.door import ANY, Door
 from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
@@ -38,72 +38,27 @@ from hermes.domain.events import (
 )
 from hermes.domain.inbound import REFERENCE, Attachment, InboxEntry
 from hermes.domain.profile import AgentProfile, use_profile
-from hermes.domain.session import Session, StoredMessage
+from hermes.domain.session import Session
 from hermes.domain.settings.doors import Display
-from hermes.domain.wording import harmless, one_line, short_number
+from hermes.domain.wording import elapsed_words, harmless, one_line, short_number
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, earlier_tools, inbound
+from hermes.entry.terminal.overview import ASKED_CHARS, banner_lines, recap_lines
 from hermes.entry.terminal.paint import Painter, TerminalKind, cut, wrap
 from hermes.entry.terminal.questions import NO_ANSWER, PickerReply, Questions
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
-from hermes.entry.terminal.statusbar import elapsed_words
 from hermes.entry.terminal.tty import image_file, on_signals
-from hermes.streaming.units import width
 
-RECAP_EXCHANGES = 10
-ASKED_CHARS = 300
-ANSWER_CHARS = 200
-ANSWER_LINES = 3
 QUESTION_LINES = 10
 OUTLIVE_SECONDS = 0.5
 ANSWERS = {"approve": ApprovalKind.APPROVAL, "answer": ApprovalKind.QUESTION}
 SEEN_FIRST = "What waits for an answer appeared after that was typed."
 
 
-def recap_lines(
-    session: Session, history: Sequence[StoredMessage], *, going_on: bool = False
-) -> list[tuple[str, str]]:
-    """Return (who, text) pairs, `head`, `you` or `agent`; no answer to what is being answered."""
-    found = exchanges(history)
-    left_out = len(found) - RECAP_EXCHANGES
-    head = harmless(session.title or session.id)
-    if left_out > 0:
-        head += f" · {count(left_out, 'earlier exchange')} not shown"
-    lines = [("head", head)]
-    for exchange in found[-RECAP_EXCHANGES:]:
-        asked = one_line(harmless(exchange.asked_text), ASKED_CHARS)
-        lines += [("you", asked), ("agent", _answer(exchange))]
-    return lines[:-1] if going_on and found else lines
-
-
-def _answer(exchange: Exchange) -> str:
-    lines = [line for line in harmless(exchange.answer).splitlines() if line.strip()]
-    text = "\n".join(lines[:ANSWER_LINES])
-    if len(lines) > ANSWER_LINES or len(text) > ANSWER_CHARS:
-        text = text[: ANSWER_CHARS - 1].rstrip() + "…"
-    tools = f" ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
-    return f"{text}{tools}{'' if exchange.finished else ' (not finished)'}".strip() or NO_ANSWER
-
-
 def typed_line(text: str) -> str:
     return one_line(harmless(text), ASKED_CHARS)
-
-
-def banner_lines(title: str, details: Sequence[str], cells: int) -> list[tuple[str, str]]:
-    """Return (colour, text): title and details in one line, or one below the other."""
-    one_line = f"{title}  {' · '.join(details)}"
-    if width(one_line) <= cells:
-        return [("banner_title", one_line)]
-    below = [("banner_dim", cut(f"  {detail}", cells)) for detail in details]
-    return [("banner_title", cut(title, cells)), *below]
-
-
-def tool_detail(display: Display) -> ToolDetail:
-    """Return which tool calls the terminal shows unless a session says otherwise."""
-    progress = display.tool_progress
-    return ToolDetail(progress) if progress in set(ToolDetail) else ToolDetail.ALL
 
 
 class TerminalChat(Door, Screen):
@@ -136,8 +91,8 @@ class TerminalChat(Door, Screen):
         self.attachments: list[Attachment] = []
         """What goes with the next message."""
         self.questions = Questions(self.changed, parts.host.gateway.clock)
-        self._detail = tool_detail(self._display)
-        self._reasoning = self._display.show_reasoning
+        self._detail = parts.host.tool_detail(PLATFORM, terminal=True)
+        self._reasoning = parts.host.shows_reasoning(PLATFORM, terminal=True)
         self._usage: UsageReported | None = None
         self._turn_tokens = 0
         self._turn_cost = 0.0
@@ -448,13 +403,14 @@ class TerminalChat(Door, Screen):
         await self._count_queued()
 
     async def refresh(self) -> None:
-        session, ledger, display = await self._current(), self.host.gateway.ledger, self._display
+        session, ledger, host = await self._current(), self.host.gateway.ledger, self.host
         session_id = session.id if session else None
-        self.mode = await self.host.busy_mode(PLATFORM, session_id)
+        self.mode = await host.busy_mode(PLATFORM, session_id)
         shown = await recalled(ledger, session_id, Preference.SHOW_REASONING, bool)
-        self._reasoning = display.show_reasoning if shown is None else shown
+        self._reasoning = host.shows_reasoning(PLATFORM, terminal=True) if shown is None else shown
         detail = await recalled(ledger, session_id, Preference.TOOL_DETAIL, str)
-        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(display)
+        usual = host.tool_detail(PLATFORM, terminal=True)
+        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else usual
         self.yolo = await recalled(ledger, session_id, Preference.YOLO, bool) or False
         if self.renderer is not None:
             self.renderer.settings = self._render_settings()

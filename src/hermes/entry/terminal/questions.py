@@ -23,9 +23,8 @@ from msgspec import Struct
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice, choice_labels
 from hermes.domain.ports.clock import Clock
-from hermes.domain.wording import visible, visible_line
+from hermes.domain.wording import elapsed_words, visible, visible_line
 from hermes.entry.terminal.paint import cut, wrap
-from hermes.entry.terminal.statusbar import elapsed_words
 
 STILL_SECONDS = 0.7
 SETTLE_SECONDS = 0.3

@@ -21,16 +21,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from hermes.control.lanes.batches import attached
-from hermes.domain.errors import UsageError
 from hermes.domain.ids import new_call_id
-from hermes.domain.inbound import Attachment, image_type
+from hermes.domain.inbound import Attachment
 from hermes.domain.messages import (
     AssistantMessage,
     Content,
@@ -45,50 +44,12 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.turn import ClientResult
-from hermes.entry.http.api.media import named_files
+from hermes.entry.http.api.media import named_files, picture
 from hermes.entry.http.endpoint import PictureStore
 from hermes.entry.http.errors import Problem
 
 MAX_PICTURES = 50
 """How many one request may carry."""
-
-
-async def picture(
-    url: str, media: PictureStore, param: str = "image_url", name: str = ""
-) -> Attachment:
-    """Store the picture (with a name: any file) behind a URL; `param` names it in errors."""
-    scheme = url[:8].lower()
-    try:
-        if scheme.startswith("data:"):
-            data = _data(url, param)
-            kind = image_type(data)
-            if kind is None and not name:
-                message = "Only PNG, JPEG, GIF and WebP pictures are understood."
-                raise _bad_picture(message, param, "invalid_image")
-            given = url[5:].partition(",")[0].partition(";")[0]
-            return await media.keep(data, kind or given, name)
-        if scheme.startswith(("http://", "https://")):
-            return await media.fetch(url, name)
-    except UsageError as error:
-        raise _bad_picture(f"{error.message} {error.hint}".strip(), param) from error
-    what = "file" if name else "picture"
-    raise _bad_picture(f"A {what} needs a data URL or an http or https address.", param)
-
-
-def _data(url: str, param: str) -> bytes:
-    head, comma, body = url[5:].partition(",")
-    if not comma:
-        raise _bad_picture("The data URL has no data.", param)
-    if "base64" not in [option.strip().lower() for option in head.split(";")[1:]]:
-        return unquote_to_bytes(body)
-    try:
-        return base64.b64decode(body, validate=True)
-    except ValueError as error:
-        raise _bad_picture("The data URL is not valid base64.", param) from error
-
-
-def _bad_picture(message: str, param: str, code: str = "invalid_image_url") -> Problem:
-    return Problem(400, message, code=code, param=param)
 
 
 SYSTEM = ("system", "developer")

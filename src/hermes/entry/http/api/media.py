@@ -1,10 +1,11 @@
-"""Files that an answer names (`MEDIA:/path`, Markdown images), shown to clients of the API.
+"""Files of a conversation over HTTP: what a client sends, and what it is shown.
 
-The path means nothing to a client, so each file comes at the end of its message as a data URL: a
-picture as a Markdown image, any other file as a link. Only files that may leave the session are
-shown (`control/delivery/files.py`), up to a size. The ledger keeps what the agent wrote. A client
-sends the data URLs back with its history: they are read as the name of the file (`named_files`),
-and so is what was answered when the two are compared (`as_sent_back`).
+Pictures and files of a request are data URLs or addresses (`picture`). An answer names files
+(`MEDIA:/path`, Markdown images); the path means nothing to a client, so each file comes at the end
+of its message as a data URL: a picture as a Markdown image, any other file as a link. Only files
+that may leave the session are shown (`control/delivery/files.py`), up to a size. The ledger keeps
+what the agent wrote. A client sends the data URLs back with its history: they are read as the name
+of the file (`named_files`), and so is what was answered when the two are compared (`as_sent_back`).
 """
 
 import base64
@@ -12,13 +13,16 @@ import mimetypes
 import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import PurePosixPath
+from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
 
+from hermes.domain.errors import UsageError
 from hermes.domain.events import MessageCompleted, TextDelta, TextReset, TurnEvent, TurnFinished
-from hermes.domain.inbound import image_type
+from hermes.domain.inbound import Attachment, image_type
 from hermes.domain.runs import Run
-from hermes.entry.http.endpoint import HttpContext
+from hermes.entry.http.endpoint import HttpContext, PictureStore
+from hermes.entry.http.errors import Problem
 from hermes.streaming.chat.media import MediaRef, extract
 
 _SHOWN = re.compile(r"!?\[([^\]\n]*)\]\(data:[^)\s]*\)")
@@ -117,3 +121,41 @@ def _with(text: str, files: Sequence[str]) -> str:
 
 def _name(file: MediaRef) -> str:
     return re.sub(r"[\[\]()\n]", "_", PurePosixPath(file.path).name)
+
+
+async def picture(
+    url: str, media: PictureStore, param: str = "image_url", name: str = ""
+) -> Attachment:
+    """Store the picture (with a name: any file) behind a URL; `param` names it in errors."""
+    scheme = url[:8].lower()
+    try:
+        if scheme.startswith("data:"):
+            data = _data(url, param)
+            kind = image_type(data)
+            if kind is None and not name:
+                message = "Only PNG, JPEG, GIF and WebP pictures are understood."
+                raise _bad_picture(message, param, "invalid_image")
+            given = url[5:].partition(",")[0].partition(";")[0]
+            return await media.keep(data, kind or given, name)
+        if scheme.startswith(("http://", "https://")):
+            return await media.fetch(url, name)
+    except UsageError as error:
+        raise _bad_picture(f"{error.message} {error.hint}".strip(), param) from error
+    what = "file" if name else "picture"
+    raise _bad_picture(f"A {what} needs a data URL or an http or https address.", param)
+
+
+def _data(url: str, param: str) -> bytes:
+    head, comma, body = url[5:].partition(",")
+    if not comma:
+        raise _bad_picture("The data URL has no data.", param)
+    if "base64" not in [option.strip().lower() for option in head.split(";")[1:]]:
+        return unquote_to_bytes(body)
+    try:
+        return base64.b64decode(body, validate=True)
+    except ValueError as error:
+        raise _bad_picture("The data URL is not valid base64.", param) from error
+
+
+def _bad_picture(message: str, param: str, code: str = "invalid_image_url") -> Problem:
+    return Problem(400, message, code=code, param=param)

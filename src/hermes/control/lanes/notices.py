@@ -1,0 +1,84 @@
+"""Notices about background processes, given to the conversations that wait for them."""
+
+import logging
+
+from hermes.control.lanes.gateway import Gateway
+from hermes.domain.errors import HermesError
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
+from hermes.domain.session import PROCESSES
+
+log = logging.getLogger(__name__)
+
+
+async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock) -> None:
+    """Give every notice about a background process to the session that asked for it."""
+    while True:
+        notice = await source.next_notice()
+        try:
+            await tell_session(gateway, notice, clock.now(), new_id("notice"))
+        except HermesError as error:
+            log.warning("a process notice was not delivered: %s", error.message)
+
+
+async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name: str) -> None:
+    """Give a notice to its session, where that takes place; never twice under one name."""
+    message = _inbound(notice, now, await _place(gateway, notice.session_id), name)
+    await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
+
+
+async def tell_of_restart(gateway: Gateway) -> None:
+    """Tell chats of background processes that they wait for and that a process of ours left."""
+    for session_id, known in (await gateway.ledger.facts(PROCESSES)).items():
+        lost = [each for each in known if each["notify"] and not gateway.owner_alive(each["owner"])]
+        session = await gateway.ledger.session(session_id) if lost else None
+        if session is None or not gateway.doors.of(session.source).shows_notices:
+            continue
+        listed = "\n".join(f"{each['id']}: {each['command']}" for each in lost)
+        text = f"Hermes was restarted; ask `process` what became of these:\n{listed}"
+        agent_id, first = session.agent_id, lost[0]
+        notice = ProcessNotice(
+            agent_id=agent_id, session_id=session_id, process_id=first["id"], text=text
+        )
+        await tell_session(gateway, notice, gateway.clock.now(), f"restart:{first['mark']}")
+        told = [{**each, "notify": each["notify"] and each not in lost} for each in known]
+        await gateway.ledger.remember(session_id, PROCESSES, told)
+
+
+async def _place(gateway: Gateway, session_id: str) -> InboundMessage | None:
+    """Return the last message of the chat in which a conversation takes place, if it is one."""
+    turns = [stored.turn_id for stored in await gateway.ledger.transcript(session_id)]
+    for turn_id in dict.fromkeys(turn for turn in reversed(turns) if turn is not None):
+        for entry in await gateway.ledger.entries_of_turn(turn_id):
+            if gateway.doors.of(entry.message.platform).shows_notices:
+                return entry.message
+    return None
+
+
+def _inbound(
+    notice: ProcessNotice, now: float, place: InboundMessage | None, name: str
+) -> InboundMessage:
+    if place is not None:
+        return InboundMessage(
+            platform=place.platform,
+            account=place.account,
+            native_id=name,
+            chat=place.chat,
+            sender=place.sender,
+            thread_id=place.thread_id,
+            text=notice.text,
+            sent_at=now,
+            internal=True,
+        )
+    return InboundMessage(
+        platform="process",
+        account="local",
+        native_id=name,
+        chat=Chat(kind=ChatKind.PRIVATE, id=notice.session_id),
+        sender=Sender(id=notice.process_id, name="background process"),
+        text=notice.text,
+        sent_at=now,
+        internal=True,
+    )
