@@ -16,10 +16,12 @@ from fakes.telegram import FakeTelegram
 from fakes.toolbox import Toolbox
 from hermes.app.build import App, open_app
 from hermes.control.door import Door
+from hermes.domain.events import TurnJob
 from hermes.domain.messages import ToolMessage, UserMessage
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, Session
 from hermes.domain.tools import ChildTask
+from hermes.domain.turn import TurnState
 from hermes.entry.terminal.oneshot import inbound
 from hermes.testing import FakeEnvironment
 
@@ -98,6 +100,71 @@ async def test_a_child_has_a_session_tools_and_a_budget_of_its_own(tmp_path: Pat
         *_, result = await said(app, session, "again")
         assert "3 model calls" in result
         assert offered(server, "'content': 'dig") == {"todo"}
+
+
+async def test_a_turn_tells_what_its_children_cost_and_stops_those_it_waits_for(
+    tmp_path: Path,
+) -> None:
+    tasks = [{"goal": "job one", "role": "orchestrator"}, {"goal": "job two"}]
+    stuck = Step(text="never", stall="first")
+    rules = [
+        Rule(contains="deeper", steps=[Step(text="found")]),
+        Rule(contains="job one", steps=[delegating(goal="deeper"), Step(text="first")]),
+        Rule(contains="job two", steps=[Step(text="second")]),
+        Rule(contains="begin", steps=[delegating(tasks=tasks), Step(text="done")]),
+        Rule(contains="stuck", steps=[stuck]),
+        Rule(
+            contains="wait",
+            steps=[delegating(tasks=[{"goal": "stuck one"}, {"goal": "stuck two"}])],
+        ),
+    ]
+    price = {"models": {"fake-1": {"price": {"input": 1.0, "output": 2.0}}}}
+    more = {"providers": {"custom": price}, "delegation": {"max_spawn_depth": 2}}
+    async with at_work(tmp_path, rules, **more) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+
+        async def begun(text: str) -> TurnJob:
+            message = inbound(session, text, "ann", 0.0)
+            return await (await app.gateway.submit("main", message, session_id=session.id)).job()
+
+        finished = await (await begun("begin")).stream.wait()
+        spent = await app.ledger.spent(session_id=session.id)
+        assert (finished.model_calls, spent.calls) == (6, 6), "its own two, and those of three"
+        assert (finished.usage.total_tokens, finished.cost_usd) == (spent.tokens, spent.cost_usd)
+        assert spent.cost_usd > 0
+        # An interrupt reaches all of a batch.
+        job = await begun("wait")
+        await until(
+            lambda: sum("stuck" in str(r.body["messages"][-1]) for r in server.requests) == 2
+        )
+        assert app.gateway.interrupt(session.id)
+        assert (await job.stream.wait()).outcome is TurnState.INTERRUPTED
+        await app.gateway.drained()
+        assert await app.ledger.open_turns() == []
+
+
+async def test_a_child_that_nobody_waits_for_any_more_is_stopped_when_it_comes_back(
+    tmp_path: Path,
+) -> None:
+    rules = [
+        Rule(contains="stuck", steps=[Step(text="never", stall="first")]),
+        Rule(contains="wait", steps=[delegating(goal="stuck")]),
+    ]
+    async with at_work(tmp_path, rules) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        message = inbound(session, "wait", "ann", 0.0)
+        await app.gateway.submit("main", message, session_id=session.id)
+        await until(lambda: "stuck" in str([r.body["messages"] for r in server.requests]))
+        await app.gateway.suspend()
+    async with at_work(tmp_path, rules) as (app, server):
+        # The process was killed when the turn was over and its child was not.
+        parent, child = sorted(await app.ledger.open_turns(), key=lambda t: t.started_at)
+        await app.ledger.finish_turn(parent.id, TurnState.INTERRUPTED, None, 9.0)
+        await app.gateway.recover(child.session_id)
+        await app.gateway.drained()
+        ended = await app.ledger.turn(child.id)
+        assert ended is not None
+        assert ended.state is TurnState.INTERRUPTED
 
 
 async def test_a_batch_runs_at_once_and_each_report_has_its_place(tmp_path: Path) -> None:
@@ -208,6 +275,12 @@ async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: 
         Rule(contains="endless", steps=[Step(text="never", stall="first")]),
         Rule(contains="once more", steps=[delegating(goal="slow thing"), Step(text="all done")]),
         Rule(contains="begin", steps=[delegating(goal="endless"), Step(text="it was stopped")]),
+        Rule(contains="was interrupted (night", steps=[Step(text="the watch is over")]),
+        Rule(contains="night watch", steps=[Step(text="never", stall="first")]),
+        Rule(
+            contains="keep",
+            steps=[delegating(goal="night watch", background=True), Step(text="it is kept")],
+        ),
     ]
 
     def asked(text: str) -> int:
@@ -226,6 +299,15 @@ async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: 
                 await telegram.until(lambda: "s ago: endless" in str(telegram.replies(ANN)))
                 telegram.say(ANN, ANN, "/agents stop all")
                 await telegram.until(lambda: "it was stopped" in str(telegram.replies(ANN)))
+                telegram.say(ANN, ANN, "keep watch")
+                await telegram.until(lambda: "it is kept" in str(telegram.replies(ANN)))
+                await until(lambda: asked("night watch") == 1)
+                await gateway.kill()
+                await gateway.start()
+                await until(lambda: asked("night watch") == 2)
+                telegram.say(ANN, ANN, "/stop")
+                await telegram.until(lambda: "the watch is over" in str(telegram.replies(ANN)))
+                assert "with 1 task in the background" in str(telegram.replies(ANN))
                 telegram.say(ANN, ANN, "once more")
                 await until(lambda: asked("slow thing") == 1)
                 await gateway.kill()
@@ -237,5 +319,5 @@ async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: 
             await gateway.kill()
     results = [m["content"] for m in model.requests[-1].body["messages"] if m["role"] == "tool"]
     assert results[0].startswith("It failed: The turn was interrupted.")
-    assert results[1].startswith("It held.\n[")
+    assert results[-1].startswith("It held.\n[")
     assert asked("'content': 'once more'") == 1, "the turn went on, it was not begun again"

@@ -53,6 +53,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
+from hermes.domain.tools import Need
 from hermes.domain.turn import SAMPLING
 from hermes.domain.usage import estimate_message, estimate_tokens
 
@@ -209,6 +210,7 @@ class TurnLoop:
         self.usage = scope.used.usage
         self.cost_usd: float | None = scope.used.cost_usd
         self.model_calls = scope.used.calls
+        self._used_tools = False
         self.handed: tuple[ToolCall, ...] = ()
         """Calls that the client must carry out, once the turn has reached them."""
         self.logprobs: tuple[dict[str, Any], ...] = ()
@@ -246,6 +248,12 @@ class TurnLoop:
             await durable(ledger.record_reply(turn.id, cut, None, self._services.clock.now()))
         await close_calls(ledger, turn, self._services.clock.now())
 
+    async def count_children(self) -> None:
+        """Add what the child turns used that a tool waited for: the ledger knows them all."""
+        if self._used_tools and Need.SPAWN in self.scope.capabilities.granted:
+            used = await self._services.ledger.usage_of_turn(self._job.turn.id)
+            self.usage, self.cost_usd, self.model_calls = used.usage, used.cost_usd, used.calls
+
     def _allowed_continuations(self) -> int:
         """Return how often an answer that was cut off by its length is continued."""
         asked_for = self._job.brief.options.max_tokens is not None
@@ -261,6 +269,7 @@ class TurnLoop:
         """Run the calls that are not the client's."""
         ours = [call for call in calls if not self._is_client(call)]
         if ours:
+            self._used_tools = True
             await self._files.place([stored.message for stored in self._history])
         return await self._executor.run(ours)
 

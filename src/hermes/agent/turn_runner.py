@@ -169,6 +169,8 @@ class _Attempt:
         try:
             if state is not TurnState.DONE and loop is not None:
                 await loop.close_history()
+            if loop is not None:
+                await loop.count_children()
             now = self._services.clock.now()
             await durable(ledger.finish_turn(turn.id, state, error, now, handed=handed))
         except HermesError as failure:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from hermes.control.door import NOBODY, Door
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.gateway import Gateway
+from hermes.control.lanes.lane import Ticket
 from hermes.control.lanes.notices import tell_session
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
@@ -191,14 +192,30 @@ class ChildTurns(Follower, Door):
         now, name = self._gateway.clock.now(), f"done:{entry.message.native_id}"
         await tell_session(self._gateway, notice, now, name)
 
+    async def follow(self, ticket: Ticket) -> None:
+        job = await ticket.job()
+        if await self._orphaned(ticket.entry.message):
+            job.control.interrupt()
+        await super().follow(ticket)
+
+    async def _orphaned(self, message: InboundMessage) -> bool:
+        """Tell whether the turn that waited is stopped or over, perhaps in an earlier process."""
+        if message.reply_context == BACKGROUND:
+            return False
+        asking = await self._ledger.turn(message.native_id.partition(":")[0])
+        stopping = self._gateway.stopping(message.sender.id)
+        return stopping or (asking is not None and not asking.state.open)
+
     # -- the door --------------------------------------------------------------
 
     def on_turn(self, job: TurnJob) -> None:
         self.begin(job)
 
 
-async def running_children(gateway: Gateway, session_id: str | None) -> list[tuple[Session, str]]:
-    """Return the child turns that a conversation has under way, and what each is about."""
+async def running_children(
+    gateway: Gateway, session_id: str | None
+) -> list[tuple[Session, InboundMessage]]:
+    """Return the child turns that a conversation has under way, and what began each."""
     found = []
     for turn in await gateway.ledger.open_turns():
         session = await gateway.ledger.session(turn.session_id)
@@ -209,7 +226,7 @@ async def running_children(gateway: Gateway, session_id: str | None) -> list[tup
         ):
             continue
         entries = await gateway.ledger.entries_of_turn(turn.id)
-        found.append((session, entries[0].message.text if entries else session.preview))
+        found += [(session, entry.message) for entry in entries[:1]]
     return found
 
 

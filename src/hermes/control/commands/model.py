@@ -184,7 +184,9 @@ async def usage(context: CommandContext, _invocation: Invocation) -> None:
         ("context", _fill(size)),
     ]
     if (children := spent.tokens - use.total_tokens) > 0:
-        rows.insert(3, ("child agents", f"{children:,} tokens"))
+        cost = spent.cost_usd - session.cost_usd
+        priced = f", {money(cost)}" if cost > 0 else ""
+        rows.insert(3, ("child agents", f"{children:,} tokens{priced}"))
     models = await context.ledger.usage_by_model(session_id=session.id)
     if len(models) > 1:
         rows += [

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes.control.child_turns import running_children, stop_child
+from hermes.control.child_turns import BACKGROUND, running_children, stop_child
 from hermes.control.commands.context import CommandContext, Preference
 from hermes.control.commands.registry import Category, Invocation, Where, command
 from hermes.control.commands.wording import count, listing
@@ -34,7 +34,18 @@ _row = partial(command, Category.RUNNING)
 @_row("stop", "", "Stop the turn and drop queued messages")
 async def stop(context: CommandContext, _invocation: Invocation) -> None:
     stopped, dropped = await stop_everything(context)
-    await context.reply("\n".join(["Stopped." if stopped else "Nothing is running.", *dropped]))
+    tasks = [] if context.guest else await _background_tasks(context)
+    for child in tasks:
+        context.host.gateway.interrupt(child)
+    with_tasks = f"Stopped, with {count(len(tasks), 'task')} in the background."
+    said = with_tasks if tasks else "Stopped." if stopped else "Nothing is running."
+    await context.reply("\n".join([said, *dropped]))
+
+
+async def _background_tasks(context: CommandContext) -> list[str]:
+    gateway, session = context.host.gateway, context.session
+    running = await running_children(gateway, session.id) if session else []
+    return [child.id for child, message in running if message.reply_context == BACKGROUND]
 
 
 async def stop_everything(context: CommandContext) -> tuple[bool, list[str]]:
@@ -72,7 +83,7 @@ async def agents(context: CommandContext, invocation: Invocation) -> None:
     if not word:
         now = gateway.clock.now()
         rows = [
-            (child.id, f"{ago(now - child.started_at)}: {one_line(visible(about), 70)}")
+            (child.id, f"{ago(now - child.started_at)}: {one_line(visible(about.text), 70)}")
             for child, about in running
         ]
         listed = listing(rows, terminal=context.terminal)

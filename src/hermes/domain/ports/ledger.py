@@ -378,7 +378,7 @@ class UsageStore(Protocol):
         """Sum up usage."""
 
     async def usage_of_turn(self, turn_id: str) -> TurnUsage:
-        """Sum up the replies of one turn."""
+        """Sum up the replies of one turn, and of the child turns that it waited for."""
 
     async def usage_by_model(self, session_id: str | None = None) -> list[tuple[str, str, Spent]]:
         """Sum up usage by (provider, model), dearest first."""

@@ -253,7 +253,7 @@ class UsagePart(LedgerPart):
         return read_spent(await self._read(lambda db: row_of(db, query, values)))
 
     async def usage_of_turn(self, turn_id: str) -> TurnUsage:
-        row = await self._quick(lambda db: row_of(db, "usage.of_turn", (turn_id,) * 2))
+        row = await self._quick(lambda db: row_of(db, "usage.of_turn", (turn_id,)))
         return read_turn_usage(row)
 
     async def usage_by_model(self, session_id: str | None = None) -> list[tuple[str, str, Spent]]:

@@ -53,7 +53,16 @@ GROUP BY provider, model
 ORDER BY cost_usd DESC, tokens DESC, provider, model;
 
 -- name: of_turn
--- Sum up the replies of one turn; no cost if that of a reply is unknown.
+-- Sum up the replies of one turn and of the child turns that it waited for, which were admitted
+-- under its id; no cost if that of a reply is unknown.
+WITH RECURSIVE family(turn_id, session_id) AS (
+  SELECT id, session_id FROM turns WHERE id = ?
+  UNION
+  SELECT inbox.turn_id, inbox.session_id FROM inbox JOIN family
+  ON inbox.platform = 'task' AND inbox.account = ''
+    AND inbox.native_id BETWEEN family.turn_id || ':' AND family.turn_id || ';'
+  WHERE inbox.turn_id IS NOT NULL AND inbox.message ->> '$.reply_context' IS NOT 'background'
+)
 SELECT count(*) AS calls,
        coalesce(sum(input_tokens), 0) AS input_tokens,
        coalesce(sum(output_tokens), 0) AS output_tokens,
@@ -62,5 +71,5 @@ SELECT count(*) AS calls,
        coalesce(sum(reasoning_tokens), 0) AS reasoning_tokens,
        CASE WHEN count(*) = count(estimated_cost_usd)
             THEN coalesce(sum(estimated_cost_usd), 0.0) END AS cost_usd
-FROM model_usage
-WHERE session_id = (SELECT session_id FROM turns WHERE id = ?) AND turn_id = ? AND task = 'turn';
+FROM family CROSS JOIN model_usage USING (session_id, turn_id)
+WHERE task = 'turn';
