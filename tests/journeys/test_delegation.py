@@ -269,6 +269,33 @@ async def test_orchestrators_go_as_deep_as_allowed_and_approvals_are_denied_or_g
         assert (await app.ledger.spent(session_id=session.id)).calls == 6
 
 
+async def test_at_the_terminal_children_are_seen_and_stopped(tmp_path: Path) -> None:
+    rules = [
+        Rule(contains="endless", steps=[Step(text="never", stall="first")]),
+        Rule(contains="begin", steps=[delegating(goal="endless"), Step(text="it was stopped")]),
+    ]
+    async with FakeModelServer(Script(rules=rules)) as model, asyncio.timeout(30):
+        process = await Hermes(tmp_path, model.base_url).start("chat")
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        async def typed(text: str, awaited: str) -> str:
+            stdin.write(f"{text}\n".encode())
+            seen = ""
+            while awaited not in seen:
+                assert (line := await stdout.readline()), seen
+                seen += line.decode()
+            return seen
+
+        stdin.write(b"begin\n")
+        await until(lambda: "endless" in str([r.body["messages"][-1] for r in model.requests]))
+        child = (await typed("/agents", "s ago: endless")).splitlines()[-1].split()[0]
+        await typed(f"/agents stop {child}", "it was stopped")
+        stdin.close()
+        await process.wait()
+
+
 async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: Path) -> None:
     rules = [
         Rule(contains="slow thing", steps=[Step(text="It held.", stall="first")]),
