@@ -284,7 +284,8 @@ async def test_at_the_terminal_children_are_seen_and_stopped(tmp_path: Path) -> 
             stdin.write(f"{text}\n".encode())
             seen = ""
             while awaited not in seen:
-                assert (line := await stdout.readline()), seen
+                line = await stdout.readline()
+                assert line, seen
                 seen += line.decode()
             return seen
 
