@@ -1,5 +1,6 @@
 """What importing costs, and what it must not do."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,38 @@ def test_what_breaks_structured_concurrency_is_not_used(banned: str) -> None:
         if banned in path.read_text(encoding="utf-8")
     ]
     assert offenders == []
+
+
+BOUNDARIES = (
+    "the boundary of a turn",
+    "the boundary of a tool",
+    "the boundary of a delivery",
+    "the boundary of an obligation",
+    "the boundary of an adapter",
+    "the boundary of a background service",
+    "the boundary of a request",
+    "the boundary of a command",
+    "the boundary of a hook",
+    "the boundary of a plugin",
+    "handed to whoever waits",
+    "reported by",
+)
+
+
+def test_everything_is_caught_only_at_a_boundary_that_is_named() -> None:
+    """A handler of `Exception` raises again, or says of which boundary it is the end."""
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text()
+        lines = text.splitlines()
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
+                continue
+            caught = ast.unparse(node.type) if node.type else "BaseException"
+            named = any(boundary in lines[node.lineno - 1] for boundary in BOUNDARIES)
+            if caught in {"Exception", "BaseException"} and not named:
+                wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert wrong == []
 
 
 def test_every_layer_says_what_it_owns() -> None:

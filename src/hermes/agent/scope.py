@@ -34,13 +34,9 @@ async def durable(commit: Coroutine[Any, Any, T]) -> T:
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait({task})
         except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
             cancelled = error
-        except BaseException:  # noqa: BLE001, S110 - raised again by task.result() below
-            pass
     if cancelled is not None:
         task.exception()
         raise cancelled

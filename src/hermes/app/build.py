@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from hermes import __version__
 from hermes.agent.attachments import read_attachment
-from hermes.agent.fetch import PageFetcher
 from hermes.agent.scope import AgentServices, durable
-from hermes.agent.side_calls import SecondOpinion, ServerCalls, Sight
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.agents import AgentRegistry, AgentServers
+from hermes.app.agents import AgentRegistry
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
     UNATTENDED,
@@ -25,9 +23,8 @@ from hermes.app.settings import (
     environment_settings,
     has_private_workspace,
     in_force,
-    toolsets_of,
 )
-from hermes.app.tools import AgentTools
+from hermes.app.tools import AgentTools, ToolSources
 from hermes.config.loader import LoadedConfig, load_config, with_private_env
 from hermes.config.secrets import AgentRedactor, RedactedStream, Redactor
 from hermes.control.approvals import ApprovalAnswers
@@ -40,21 +37,18 @@ from hermes.control.supervision.services import keep_running
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile, use_profile
-from hermes.domain.session import KeyScope
-from hermes.domain.settings.agent import Security
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile
+from hermes.domain.session import KeyScope, Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.browser.browsers import Browsers
 from hermes.execution.clock import SystemClock
-from hermes.execution.policy.host import HostPolicy
 from hermes.execution.pool import EnvironmentPool
 from hermes.models.offers import detect_servers, offers
 from hermes.models.registry import ModelRegistry
 from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
 from hermes.state.agent_files import FileIdentity
-from hermes.state.checkpoints import Checkpoints
 from hermes.state.ownership import Owner, blocked_by, new_stalls, owner_alive
 from hermes.state.sqlite.database import not_imported
 from hermes.state.sqlite.ledger import open_ledger
@@ -136,9 +130,7 @@ class App(Struct, kw_only=True):
         )
 
     async def _reload_mcp(self) -> list[tuple[str, int, str]]:
-        if self.tools.mcp is None:
-            return []
-        servers = self.tools.mcp(current_profile() or self.profiles[DEFAULT_AGENT])
+        servers = self.tools.servers.of(current_profile() or self.profiles[DEFAULT_AGENT])
         await servers.reload()
         return servers.states()
 
@@ -151,22 +143,11 @@ class App(Struct, kw_only=True):
 @asynccontextmanager
 async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
-    loaded = with_private_env(load_config(options.home, options.environ), options.home)
-    options.home.ensure()
+    loaded, profiles, trouble = _configured(options)
     redactor, clock = AgentRedactor(loaded.secrets), SystemClock()
-    profiles = AgentRegistry(loaded, options)
-    said = [] if options.home.ledger_beside.exists() else [not_imported(options.home)]
-    if DEFAULT_AGENT in profiles:
-        said += budget_warnings(loaded, options.home, profiles[DEFAULT_AGENT])
-    said = [*filter(None, said), *profiles.warnings()]
-    found = (*loaded.warnings, *backend_warnings(loaded, options), *said)
-    loaded = replace(loaded, warnings=found)
     live = LiveSettings(in_force(loaded.config, options))
-    backend = backend_name(loaded, options)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_logging(loaded, options, redactor))
-        for each in said:
-            log.warning("%s", each)
+        stack.enter_context(_logging(loaded, options, redactor, trouble))
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)
@@ -175,35 +156,19 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         environments = _environments(loaded, options, profiles, clock)
         stack.push_async_callback(environments.close)
         answers = ApprovalAnswers(ledger, clock)
-        mcp = AgentServers(
-            live, options.home, redactor.redact, partial(ServerCalls, ledger, models, clock)
-        )
-        stack.push_async_callback(mcp.close)
-        browsers = Browsers(
-            lambda: live().browser,
-            PageFetcher(security=partial(_for_browser, live)).address_of,
-            clock,
-        )
-        stack.push_async_callback(browsers.close)
         tools = AgentTools(
-            ledger=ledger,
-            clock=clock,
-            policy=HostPolicy(live, options.environ, options.home.root),
-            answers=answers,
-            settings=live,
-            can_ask=options.can_ask,
-            toolsets=partial(_toolsets, live, options),
-            judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
-            browsers=browsers,
-            checkpoints=Checkpoints(
-                options.home.root / "checkpoints" / "store", lambda: live().checkpoints
-            ),
-            redact=redactor.redact,
-            sight=partial(Sight, ledger, models, clock),
-            fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
-            variable=loaded.variable,
-            mcp=mcp.of,
+            ToolSources(
+                options=options,
+                ledger=ledger,
+                models=models,
+                answers=answers,
+                settings=live,
+                redact=redactor.redact,
+                variable=loaded.variable,
+                clock=clock,
+            )
         )
+        stack.push_async_callback(tools.close)
         services = AgentServices(
             ledger=ledger,
             environments=environments,
@@ -216,12 +181,10 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             redacting=lambda: RedactedStream(redactor.now()),
             read_attachment=read_attachment,
             load_context_files=not options.ignore_rules,
-            private_workspace=lambda session: has_private_workspace(
-                backend, options, session.cwd or ""
-            ),
+            private_workspace=partial(_private_workspace, backend_name(loaded, options), options),
         )
         gateway = _gateway(services, loaded, options, profiles, owner)
-        async with gateway.running(), _beside(environments, gateway, browsers, clock):
+        async with gateway.running(), _beside(environments, gateway, tools.browsers, clock):
             yield App(
                 options=options,
                 loaded=loaded,
@@ -240,16 +203,27 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             )
 
 
-def _for_browser(live: LiveSettings) -> Security:
-    """Return what counts for the browser, which may reach more by a setting of its own."""
-    security, browser = live().security, live().browser
-    return replace(
-        security, allow_private_urls=security.allow_private_urls or browser.allow_private_urls
-    )
+def _configured(options: AppOptions) -> tuple[LoadedConfig, AgentRegistry, list[str]]:
+    """Read the configuration of a home and its agents, and say what is wrong with these."""
+    loaded = with_private_env(load_config(options.home, options.environ), options.home)
+    options.home.ensure()
+    profiles = AgentRegistry(loaded, options)
+    said = [] if options.home.ledger_beside.exists() else [not_imported(options.home)]
+    if DEFAULT_AGENT in profiles:
+        said += budget_warnings(loaded, options.home, profiles[DEFAULT_AGENT])
+    said = [*filter(None, said), *profiles.warnings()]
+    found = (*loaded.warnings, *backend_warnings(loaded, options), *said)
+    return replace(loaded, warnings=found), profiles, said
+
+
+def _private_workspace(backend: str, options: AppOptions, session: Session) -> bool:
+    return has_private_workspace(backend, options, session.cwd or "")
 
 
 @contextmanager
-def _logging(loaded: LoadedConfig, options: AppOptions, redactor: Redactor) -> Iterator[None]:
+def _logging(
+    loaded: LoadedConfig, options: AppOptions, redactor: Redactor, trouble: Sequence[str]
+) -> Iterator[None]:
     """Log for the body of the `with`; first of all the trouble that is known already."""
     with configure_logging(options.home.logs_dir, loaded.config.logging, redactor):
         unattended = options.platform in UNATTENDED
@@ -257,6 +231,8 @@ def _logging(loaded: LoadedConfig, options: AppOptions, redactor: Redactor) -> I
             log.warning("%s", warning)
         for stall in new_stalls(options.home.run_dir):
             log.error("an earlier process was blocked and ended itself; it stood at:\n%s", stall)
+        for each in trouble:
+            log.warning("%s", each)
         yield
 
 
@@ -295,16 +271,6 @@ def _environments(
         return known[agent_id][1]
 
     return EnvironmentPool(settings, clock)
-
-
-def _toolsets(
-    settings: LiveSettings, options: AppOptions, profile: AgentProfile, source: str
-) -> tuple[str, ...]:
-    """Return the toolsets of an agent at a door: its own, or those of the door."""
-    if profile.own_toolsets and options.toolsets is None:
-        return profile.toolsets
-    with use_profile(profile):
-        return toolsets_of(settings(), options, source)
 
 
 def _gateway(

@@ -231,7 +231,7 @@ def _in_thread(handler: Handler, event: str, context: dict[str, Any]) -> asyncio
         answer, failure = None, None
         try:
             answer = inherited.run(handler, event, context)
-        except Exception as error:  # noqa: BLE001 - handed to `_call`, the boundary of a hook
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the hook
             failure = error
         try:
             loop.call_soon_threadsafe(settle, answer, failure)

@@ -503,7 +503,7 @@ class Gateway:
         except HermesError as error:
             log.error("lane %s stopped: %s", lane.session_id, error.message)
             lane.abandon(error)
-        except Exception as error:
+        except Exception as error:  # the boundary of a turn: other lanes go on
             log.exception("lane %s stopped", lane.session_id)
             lane.abandon(explained(error))
         finally:
@@ -520,8 +520,7 @@ class Gateway:
         try:
             with use_profile(profile):
                 await self.runner.after_turn(profile, session_id)
-        except Exception:
-            # Titles and memories are not worth the lanes: the answer is out already.
+        except Exception:  # the boundary of a turn: titles and memories are not worth the lanes
             log.exception("after-turn work of session %s failed", session_id)
 
 

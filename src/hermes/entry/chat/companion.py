@@ -271,5 +271,5 @@ class Companion(Struct, frozen=True, kw_only=True):
 async def _safely(work: Awaitable[None]) -> None:
     try:
         await work
-    except Exception:  # a boundary: hooks and reactions must never spoil an answer
+    except Exception:  # the boundary of a delivery: what is beside an answer never spoils it
         log.exception("something beside a turn went wrong")

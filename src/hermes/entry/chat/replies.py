@@ -277,7 +277,7 @@ class ChatReplies(Follower):
             return
         try:
             await line.adapter.send(Outgoing(target=target, text=text, plain=text))
-        except Exception:  # a boundary: it is a courtesy, and the adapter may be anybody's
+        except Exception:  # the boundary of a delivery: the adapter may be anybody's
             log.exception("a chat could not be told that something is wrong")
 
     # -- helpers -----------------------------------------------------------------

@@ -275,7 +275,7 @@ class HttpApp:
             )
         except HermesError as error:
             await self._break_off(exchange, problem_of(error))
-        except Exception:  # the same boundary, once the answer is on its way
+        except Exception:  # the boundary of a request: its answer is on its way
             log.exception("the stream of request %s broke off", exchange.id)
             await self._break_off(exchange, _unexpected(exchange.id))
         return 200

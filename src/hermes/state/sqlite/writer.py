@@ -172,7 +172,7 @@ class Writer:
         connection.execute("SAVEPOINT job")
         try:
             job.result = job.work(connection)
-        except Exception as error:  # the boundary of a job: handed to whoever waits for it
+        except Exception as error:  # handed to whoever waits for the job
             # A full disk makes SQLite roll the entire batch back, not just this savepoint.
             if not connection.in_transaction:
                 raise _lost(error) from error
