@@ -92,8 +92,7 @@ async def test_repair_builds_the_search_index_anew(tmp_path: Path) -> None:
         assert (await hermes.run("-q", "what is that?")).code == 0
         assert "light" in (await hermes.run("sessions", "search", "lighthouse")).out
         with closing(sqlite3.connect(hermes.home / "state.db", isolation_level=None)) as db:
-            db.execute("DELETE FROM messages_fts_data WHERE id > 10")
-            db.execute("DELETE FROM messages_fts_idx")
+            db.execute("UPDATE state_meta SET value = '99' WHERE key = 'indexed_through'")
         broken = await hermes.run("sessions", "search", "lighthouse")
         assert "[" not in broken.out
         done = await hermes.run("sessions", "repair")

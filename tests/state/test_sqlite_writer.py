@@ -11,6 +11,7 @@ from hermes.domain.errors import StoreError
 from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
 from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.turn import NewTurn
+from hermes.state.sqlite import search
 from hermes.state.sqlite.ledger import SqliteLedger
 
 
@@ -147,9 +148,15 @@ async def test_the_log_is_folded_into_the_database_as_it_grows(
     assert damage(tmp_path / "state.db") == []
 
 
-async def test_the_index_follows_in_idle_moments(ledger: SqliteLedger) -> None:
+async def test_the_index_follows_in_idle_moments(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await ledger.create_session(session())
     await ledger.begin_turn(turn())
+    assert len(await ledger.search(SearchQuery(text="Hello"))) == 1
+    assert await _indexed(ledger) == 0, "few messages are read as they are"
+    monkeypatch.setattr(search, "UNINDEXED", 0)
+    await ledger.record_reply("t1", reply("Good day"), None, 3.0)
     async with asyncio.timeout(10):
         while await _indexed(ledger) < 1:
             await asyncio.to_thread(threading.Event().wait, 0.05)
@@ -177,7 +184,10 @@ async def test_the_file_shrinks_after_much_was_deleted(
     assert damage(tmp_path / "state.db") == []
 
 
-async def test_the_index_stays_true_through_deletes(ledger: SqliteLedger) -> None:
+async def test_the_index_stays_true_through_deletes(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "UNINDEXED", 0)
     for n in range(3):
         await ledger.create_session(session(f"s{n}"))
         await ledger.begin_turn(turn(f"t{n}", session_id=f"s{n}", says=f"needle number {n}"))

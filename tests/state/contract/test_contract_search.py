@@ -6,6 +6,16 @@ from fakes.ledgers import reply, result, say, session, turn
 from hermes.domain.messages import AssistantMessage, ToolCall
 from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.turn import TurnState
+from hermes.state.sqlite import search
+
+
+@pytest.fixture(autouse=True, params=["read", "indexed"])
+def _how_messages_are_found(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found does not depend on whether the newest messages are in the index yet."""
+    if request.param == "indexed":
+        monkeypatch.setattr(search, "UNINDEXED", 0)
 
 
 async def snippets(ledger: Ledger, text: str) -> list[str]:

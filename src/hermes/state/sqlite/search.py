@@ -3,11 +3,15 @@
 The two full-text indexes only find candidates: the newest `MAX_CANDIDATES`
 matches among the newest `MAX_SCANNED`. Ranking is done on those (see
 `search_text`): the index's own bm25 visits every occurrence of every word,
-which takes longer the more ordinary the word is.
+which takes longer the more ordinary the word is. The index of trigrams does not
+know where they stand; what it finds is looked at.
 
-Writing a message never touches the index: messages up to `indexed_through` are in it,
-the writer thread moves this watermark in idle moments, and a search moves it as far as
-needed before it answers. Idle moments also shorten the file once a good part is unused.
+Writing a message never touches the index: messages up to `indexed_through` are in it.
+The newest ones, up to `UNINDEXED`, are read as they are instead: an index over few
+messages is larger than they are, and one that grows by a message at a time is work at
+each turn. The writer thread moves the watermark in idle moments, and a search moves it
+as far as needed before it answers. Idle moments also shorten the file once a good part
+is unused.
 """
 
 from sqlite3 import Connection, Row
@@ -19,14 +23,18 @@ from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.session import SearchHit
 from hermes.state.search_text import MAX_CANDIDATES, SearchPlan, fold, plans_for, score, snippet
 from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of
-from hermes.state.sqlite.rows import columns, reader
+from hermes.state.sqlite.rows import columns, dump, reader
 
 read_hit = reader(SearchHit, renamed={"id": "message_id", "timestamp": "at", "text": "snippet"})
-_FILTERS = ("session_id", "agent_id", "user_id", "exclude_session_ids", "roles")
+Found = tuple[Row, str]
+"""A message that was found, and its folded text."""
 MAX_SCANNED = 20_000
 """How many of the newest matches are looked at when filters leave few of them."""
 
-MAX_UNINDEXED = 5_000
+UNINDEXED = 1_000
+"""How many of the newest messages need not be in the index."""
+
+MAX_READ = 5_000
 """How many of the newest messages are read when the index cannot help."""
 
 SEARCH_BATCH = 2000
@@ -35,6 +43,7 @@ SEARCH_BATCH = 2000
 MAX_TERMS = 200
 """How many trigrams a needle of one or two characters may stand for."""
 
+MAX_TRIGRAMS = 8
 IDLE_BATCH = 64
 """Messages indexed at once. Small: a writer that arrives meanwhile waits for it."""
 MIN_FREE_PAGES = 2_000
@@ -69,9 +78,7 @@ class SearchPart(LedgerPart):
 
 
 def _search(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[SearchHit]:
-    found = [(row, fold(row["text"])) for row in _candidates(db, plan, query)]
-    if not plan.words:
-        found = [(row, folded) for row, folded in found if plan.matches(folded)]
+    found = _candidates(db, plan, _values(db, query))
     if not query.newest_first:
         found.sort(key=lambda pair: -score(plan, pair[1]))
     return [
@@ -80,34 +87,38 @@ def _search(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[Search
     ]
 
 
-def _candidates(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[Row]:
-    values = _values(db, query)
-    if plan.words:
-        values["match"] = _words_match(plan)
-        return _from_index(db, "search.by_words", values)
-    values["match"] = _trigram_match(db, plan)
-    if values["match"] is not None:
-        return _from_index(db, "search.by_trigrams", values)
-    values["scan"] = MAX_UNINDEXED
-    needles = {max((n.text for n in group), key=len) for group in plan.alternatives}
-    by_id = {
-        row["id"]: row
-        for needle in needles
-        for row in many(db, "search.by_scan", values | {"match": needle})
-    }
-    return [by_id[key] for key in sorted(by_id, reverse=True)]
-
-
-def _from_index(db: Connection, query: str, values: dict[str, Any]) -> list[Row]:
-    """Look at few matches first and at many only if the filters leave too few of them."""
-    if not values["match"]:
-        return []
-    found: list[Row] = []
+def _candidates(db: Connection, plan: SearchPlan, values: dict[str, Any]) -> list[Found]:
+    """Look at few matches first and at many only if too few of them are left over."""
+    indexed = _number(db, "search.indexed_through")
+    match = _words_match(plan) if plan.words else _trigram_match(db, plan)
+    if match is None:
+        return _passed(db, plan, values, _read_ids(db, plan, values, MAX_READ))
+    recent = _read_ids(db, plan, values | {"low": max(values["low"], indexed + 1)}, -1)
+    name = "search.by_words" if plan.words else "search.by_trigrams"
+    old = values | {"match": match, "high": min(values["high"], indexed)}
+    found: list[Found] = []
     for scan in (values["candidates"], MAX_SCANNED):
-        found = many(db, query, values | {"scan": scan})
-        if len(found) >= values["candidates"] or not values["filtered"]:
+        rows = many(db, name, old | {"scan": scan}) if match else []
+        found = _passed(db, plan, values, [*recent, *(row["id"] for row in rows)])
+        if len(found) >= values["candidates"] or len(rows) < scan:
             break
     return found
+
+
+def _read_ids(db: Connection, plan: SearchPlan, values: dict[str, Any], limit: int) -> list[int]:
+    """Read the newest messages as they are; return which of them match."""
+    rows = many(db, "search.texts", values | {"scan": limit})
+    return [row["id"] for row in rows if plan.matches(fold(row["text"]))]
+
+
+def _passed(
+    db: Connection, plan: SearchPlan, values: dict[str, Any], ids: list[int]
+) -> list[Found]:
+    if not ids:
+        return []
+    rows = many(db, "search.candidates", values | {"ids": dump(ids)})
+    found = [(row, fold(row["text"])) for row in rows]
+    return found if plan.words else [pair for pair in found if plan.matches(pair[1])]
 
 
 def _values(db: Connection, query: SearchQuery) -> dict[str, Any]:
@@ -119,7 +130,6 @@ def _values(db: Connection, query: SearchQuery) -> dict[str, Any]:
         "low": low,
         "high": high,
         "candidates": max(MAX_CANDIDATES, query.limit),
-        "filtered": any(getattr(query, name) for name in _FILTERS),
     }
 
 
@@ -136,7 +146,7 @@ def _trigram_match(db: Connection, plan: SearchPlan) -> str | None:
     """Return the match expression; empty if nothing can match, None if the index cannot say."""
     alternatives: list[str] = []
     for group in plan.alternatives:
-        long = [_quoted(needle.text) for needle in group if len(needle.text) >= 3]
+        long = [term for needle in group for term in _trigrams(needle.text)]
         if long:
             alternatives.append("(" + " AND ".join(long) + ")")
             continue
@@ -154,6 +164,13 @@ def _terms(db: Connection, beginning: str) -> list[str]:
     return [row["term"] for row in many(db, "search.terms", values)]
 
 
+def _trigrams(text: str) -> list[str]:
+    """Return trigrams that a text with this in it has: of long needles, enough of them."""
+    last = len(text) - 3
+    places = range(0, last + 1, 1 if last < MAX_TRIGRAMS else 3)
+    return [_quoted(text[at : at + 3]) for at in dict.fromkeys((*places, last)) if at >= 0]
+
+
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
@@ -167,13 +184,15 @@ def some_upkeep(db: Connection) -> bool:
 
 
 def is_behind(db: Connection) -> bool:
-    """Tell whether there are messages that are not in the index."""
+    """Tell whether more messages than need be are not in the index."""
     newest = _number(db, "search.newest_message")
-    return newest > _number(db, "search.indexed_through")
+    return newest > _number(db, "search.indexed_through") + UNINDEXED
 
 
 def index_some(db: Connection, limit: int) -> bool:
     """Index the next messages; return whether more are left."""
+    if not is_behind(db):
+        return False
     done = _number(db, "search.indexed_through")
     row = one(db, "search.batch_end", (done, limit))
     if row is None or row["id"] is None:

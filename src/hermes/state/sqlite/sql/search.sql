@@ -48,57 +48,28 @@ WHERE id IN (SELECT id FROM messages WHERE session_id = :session_id AND id <= :i
 SELECT coalesce(min(id), 0) AS low, coalesce(max(id), -1) AS high FROM messages WHERE session_id = ?;
 
 -- name: by_words
--- Return the newest candidates for a match of words.
-SELECT c.*, t.text FROM (
-  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
-  FROM (SELECT rowid AS id FROM messages_fts
-        WHERE messages_fts MATCH :match AND rowid BETWEEN :low AND :high
-        ORDER BY rowid DESC LIMIT :scan) f
-  JOIN messages m ON m.id = f.id
-  JOIN sessions s ON s.id = m.session_id
-  WHERE (:session_id IS NULL OR m.session_id = :session_id)
-    AND (:agent_id IS NULL OR s.agent_id = :agent_id)
-    AND (:source IS NULL OR s.source = :source)
-    AND (:user_id IS NULL OR s.user_id = :user_id)
-    AND (:owner IS NULL OR s.user_id = :owner
-         OR substr(s.user_id, 1, length(:owner) + 1) = :owner || '/')
-    AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-    AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
-  ORDER BY m.id DESC LIMIT :candidates) c
-JOIN messages_text t ON t.id = c.id
-ORDER BY c.id DESC;
+-- Return the newest messages in the index that match words.
+SELECT rowid AS id FROM messages_fts
+WHERE messages_fts MATCH :match AND rowid BETWEEN :low AND :high ORDER BY rowid DESC LIMIT :scan;
 
 -- name: by_trigrams
--- Return the newest candidates for a match of substrings.
+-- Return the newest messages in the index that match trigrams.
+SELECT rowid AS id FROM messages_fts_trigram
+WHERE messages_fts_trigram MATCH :match AND rowid BETWEEN :low AND :high
+ORDER BY rowid DESC LIMIT :scan;
+
+-- name: texts
+-- Return what can be found of the newest messages, without an index.
+SELECT id, text FROM messages_text WHERE id BETWEEN :low AND :high ORDER BY id DESC LIMIT :scan;
+
+-- name: candidates
+-- Return the newest of some messages that pass the filters.
 SELECT c.*, t.text FROM (
   SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
-  FROM (SELECT rowid AS id FROM messages_fts_trigram
-        WHERE messages_fts_trigram MATCH :match AND rowid BETWEEN :low AND :high
-        ORDER BY rowid DESC LIMIT :scan) f
+  FROM (SELECT value AS id FROM json_each(:ids)) f
   JOIN messages m ON m.id = f.id
   JOIN sessions s ON s.id = m.session_id
   WHERE (:session_id IS NULL OR m.session_id = :session_id)
-    AND (:agent_id IS NULL OR s.agent_id = :agent_id)
-    AND (:source IS NULL OR s.source = :source)
-    AND (:user_id IS NULL OR s.user_id = :user_id)
-    AND (:owner IS NULL OR s.user_id = :owner
-         OR substr(s.user_id, 1, length(:owner) + 1) = :owner || '/')
-    AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-    AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
-  ORDER BY m.id DESC LIMIT :candidates) c
-JOIN messages_text t ON t.id = c.id
-ORDER BY c.id DESC;
-
--- name: by_scan
--- Return the newest candidates among the newest messages, without an index.
-SELECT c.*, t.text FROM (
-  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
-  FROM (SELECT id, text FROM messages_text
-        WHERE id BETWEEN :low AND :high ORDER BY id DESC LIMIT :scan) f
-  JOIN messages m ON m.id = f.id
-  JOIN sessions s ON s.id = m.session_id
-  WHERE instr(fold(f.text), :match) > 0
-    AND (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
