@@ -4,13 +4,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.fetch import PageFetcher, is_public, readable
+from hermes.app.tools import browser_security
 from hermes.domain.errors import HermesError, UsageError
+from hermes.domain.settings import Settings
+from hermes.domain.settings.agent import BrowserSettings
+from hermes.domain.settings.live import LiveSettings
 
 PAGES = {
     "/": ("200 OK", "text/html", "<html><script>x()</script><p>Hello &amp; welcome</p></html>"),
@@ -48,6 +53,17 @@ async def test_a_page_is_read_as_text() -> None:
     async with site() as url:
         assert await PageFetcher(anywhere)(f"{url}/") == "Hello & welcome"
         assert await PageFetcher(anywhere)(f"{url}/plain") == "a < b"
+
+
+async def test_a_setting_opens_private_networks_for_the_browser_alone() -> None:
+    live = LiveSettings()
+    for_browser = PageFetcher(security=partial(browser_security, live))
+    with pytest.raises(UsageError):
+        await for_browser.address_of("10.0.0.1", 80)
+    live.update(Settings(browser=BrowserSettings(allow_private_urls=True)))
+    assert await for_browser.address_of("10.0.0.1", 80) == "10.0.0.1"
+    with pytest.raises(UsageError):
+        await PageFetcher(security=lambda: live().security).address_of("10.0.0.1", 80)
 
 
 async def test_redirects_are_followed_but_not_for_ever() -> None:

@@ -36,12 +36,16 @@ async def sign_in(address: str) -> None:
         await browser.get(answer.headers["location"])
 
 
-def server(url: str, scenario: str, given: dict[str, str]) -> McpServerSettings:
+def server(url: str, scenario: str, given: dict[str, str], key: Path) -> McpServerSettings:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = McpServerSettings(url=url, connect_timeout=20.0, timeout=20.0, oauth_port=port)
     if not scenario.startswith("auth/"):
         return settings
+    if "private_key_pem" in given:
+        key.write_text(given["private_key_pem"])
+        algorithm = given.get("signing_algorithm", "ES256")
+        settings = replace(settings, client_key=str(key), client_key_algorithm=algorithm)
     return replace(
         settings,
         auth="client_credentials" if "client-credentials" in scenario else "oauth",
@@ -58,7 +62,8 @@ async def main(url: str) -> None:
     given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     with tempfile.TemporaryDirectory() as folder:
         parts = McpParts(tokens=Path(folder), on_login=sign_in)
-        connection = McpConnection("conformance", server(url, scenario, given), parts)
+        settings = server(url, scenario, given, Path(folder) / "key.pem")
+        connection = McpConnection("conformance", settings, parts)
         running = asyncio.ensure_future(connection.run())
         await connection.settled.wait()
         if connection.error:

@@ -15,9 +15,12 @@ class SignInServer(Struct):
     good: str = "none"
     """The access token that counts."""
     grants: list[str] = []
+    heard: list[tuple[str, str, str]] = []
+    """Method and path, headers, and body of what came."""
 
     def answer(self, method: str, target: str, head: str, body: bytes) -> tuple[str, Any]:
         parts = urlsplit(target)
+        self.heard.append((f"{method} {parts.path}", head, body.decode()))
         if parts.path == "/mcp":
             return self._mcp(head, body) if method == "POST" else ("405 Not Allowed", {})
         if parts.path.startswith("/.well-known/oauth-protected-resource"):
@@ -30,6 +33,7 @@ class SignInServer(Struct):
                 "registration_endpoint": f"{self.url}/register",
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
+                "client_id_metadata_document_supported": True,
             }
         if parts.path == "/register":
             return "201 Created", json.loads(body) | {"client_id": "c1"}

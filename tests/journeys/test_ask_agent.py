@@ -103,6 +103,35 @@ async def test_with_a_greater_depth_an_agent_that_was_asked_asks_on_and_no_furth
             assert spent.calls == 6, "all of it counts for the conversation in which it began"
 
 
+async def test_a_question_has_a_budget_and_a_time(tmp_path: Path) -> None:
+    todo = Step(calls=[Call(name="todo", arguments={})])
+    rules = [
+        Rule(contains="dig", steps=[todo] * 9),
+        Rule(contains="stuck", steps=[Step(text="never", stall="first")]),
+        Rule(
+            contains="begin",
+            steps=[asking("coder", "dig"), asking("coder", "stuck"), Step(text="done")],
+        ),
+    ]
+    limits = may_ask("coder", max_model_calls=2, timeout=0.2)
+    config = {
+        "auxiliary": {"title_generation": {"enabled": False}},
+        "agents": {"coder": {"toolsets": ["todo"]}},
+        **limits,
+    }
+    async with FakeModelServer(Script(rules=rules)) as server, asyncio.timeout(30):
+        hermes = Hermes(tmp_path, server.base_url, config)
+        async with open_app(options(hermes.home, hermes.work)) as app:
+            session = await app.gateway.open_session("main", "cli", "ann")
+            message = inbound(session, "begin", "ann", 0.0)
+            await (await app.gateway.submit("main", message, session_id=session.id)).job()
+            await app.gateway.drained()
+            history = [stored.message for stored in await app.ledger.history(session.id)]
+    dug, stuck = [str(each.content) for each in history if isinstance(each, ToolMessage)]
+    assert "3 model calls" in dug, "two, and one without tools"
+    assert "interrupted" in stuck
+
+
 async def test_without_the_setting_there_is_no_such_tool(tmp_path: Path) -> None:
     async with FakeModelServer(Script(default=Step(text="ok"))) as server, asyncio.timeout(30):
         hermes = Hermes(tmp_path, server.base_url, {"agents": {"coder": {}}})

@@ -14,6 +14,7 @@ from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 from hermes.app.build import open_app
 from hermes.domain.messages import ToolMessage
+from hermes.entry.terminal.oneshot import inbound
 
 ANN = 777
 ASK = Call(name="clarify", arguments={"question": "Which colour?", "choices": ["red", "blue"]})
@@ -36,6 +37,20 @@ async def test_a_question_outlives_the_process_that_asked(tmp_path: Path) -> Non
             assert len(await app.ledger.approvals()) == 1
     (result,) = [m.content for m in history if isinstance(m, ToolMessage)]
     assert result == "The user answered: blue"
+
+
+async def test_a_question_waits_as_long_as_the_setting_says(tmp_path: Path) -> None:
+    script = Script(steps=[Step(calls=[ASK])], default=Step(text="Painted."))
+    async with FakeModelServer(script) as server, asyncio.timeout(30):
+        hermes = Hermes(tmp_path, server.base_url, {"agent": {"clarify_timeout": 0.05}})
+        async with open_app(options(hermes.home, hermes.work)) as app:
+            session = await app.gateway.open_session("main", "cli", "ann")
+            message = inbound(session, "paint it", "ann", 0.0)
+            await (await app.gateway.submit("main", message, session_id=session.id)).job()
+            await app.gateway.drained()
+            history = [stored.message for stored in await app.ledger.history(session.id)]
+    (result,) = [str(m.content) for m in history if isinstance(m, ToolMessage)]
+    assert "Nobody answered in time" in result
 
 
 def _script() -> Script:

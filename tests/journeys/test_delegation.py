@@ -1,6 +1,7 @@
 """delegate_task: child agents in sessions of their own, and what reaches the one that asked."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from hermes.domain.events import TurnJob
 from hermes.domain.messages import ToolMessage, UserMessage
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, Session
+from hermes.domain.settings.agent import ToolDelegation
 from hermes.domain.tools import ChildTask
 from hermes.domain.turn import TurnState
 from hermes.entry.terminal.oneshot import inbound
@@ -44,7 +46,8 @@ async def at_work(
     script = Script(rules=rules, default=Step(text="noted"))
     async with FakeModelServer(script) as server, asyncio.timeout(30):
         titles = {"auxiliary": {"title_generation": {"enabled": False}}}
-        hermes = Hermes(tmp_path, server.base_url, {**titles, **config})
+        filled = json.loads(json.dumps(config).replace("{server}", server.base_url))
+        hermes = Hermes(tmp_path, server.base_url, {**titles, **filled})
         async with open_app(options(hermes.home, hermes.work)) as app:
             yield app, server
 
@@ -295,6 +298,52 @@ async def test_at_the_terminal_children_are_seen_and_stopped(tmp_path: Path) -> 
         await typed(f"/agents stop {child}", "it was stopped")
         stdin.close()
         await process.wait()
+
+
+async def test_the_settings_of_delegation_count_from_the_next_call_on(tmp_path: Path) -> None:
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf gone"})])
+    rules = [
+        Rule(contains="stuck", steps=[Step(text="never", stall="first")]),
+        Rule(contains="wait", steps=[delegating(tasks=[{"goal": "stuck"}] * 2), Step(text="ok")]),
+        Rule(contains="wordy", steps=[wipe, Step(text="word " * 500)]),
+        Rule(
+            contains="tell",
+            steps=[delegating(goal="wordy", role="orchestrator"), Step(text="ok")],
+        ),
+    ]
+    config = {
+        "providers": {"other": {"base_url": "{server}", "api_key": "any"}},
+        "delegation": {"max_concurrent_children": 1, "child_timeout_seconds": 0.1},
+        "terminal": {"backend": "local"},
+    }
+    (tmp_path / "work" / "gone").mkdir(parents=True)
+    async with at_work(tmp_path, rules, **config) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        (waited,) = await said(app, session, "wait")
+        assert waited.count("It failed: The turn was interrupted.") == 2
+        second, first = await app.ledger.sessions(SessionQuery(source="task"))
+        ((told,), (asked,)) = [await app.ledger.history(each.id) for each in (first, second)]
+        over = await app.ledger.turn(told.turn_id or "")
+        assert over is not None
+        assert over.finished_at is not None
+        assert over.finished_at <= asked.at, "one after the other"
+        delegation = ToolDelegation(
+            max_spawn_depth=2,
+            max_summary_chars=100,
+            orchestrator_enabled=False,
+            model="small-1",
+            provider="other",
+            subagent_auto_approve=True,
+        )
+        app.settings.update(replace(app.settings(), delegation=delegation))
+        *_, result = await said(app, session, "tell")
+        assert "[Cut here. The whole result has 2" in result
+        child = (await app.ledger.sessions(SessionQuery(source="task")))[0]
+        assert [each[:2] for each in await app.ledger.usage_by_model(child.id)] == [
+            ("other", "small-1")
+        ]
+        assert "delegate_task" not in offered(server, "'content': 'wordy'")
+        assert not (tmp_path / "work" / "gone").exists()
 
 
 async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: Path) -> None:

@@ -67,6 +67,14 @@ class ToolSources(Struct, frozen=True, kw_only=True):
     clock: Clock
 
 
+def browser_security(settings: LiveSettings) -> Security:
+    """Return what counts for the browser, which may reach more by a setting of its own."""
+    security, browser = settings().security, settings().browser
+    return replace(
+        security, allow_private_urls=security.allow_private_urls or browser.allow_private_urls
+    )
+
+
 class AgentTools:
     """Hands out tools; registries are shared by the sessions of an agent."""
 
@@ -82,7 +90,7 @@ class AgentTools:
         )
         self.browsers = Browsers(
             lambda: settings().browser,
-            PageFetcher(security=self._for_browser).address_of,
+            PageFetcher(security=partial(browser_security, settings)).address_of,
             sources.clock,
         )
         self.checkpoints = Checkpoints(
@@ -97,13 +105,6 @@ class AgentTools:
             await self.browsers.close()
         finally:
             await self.servers.close()
-
-    def _for_browser(self) -> Security:
-        """Return what counts for the browser, which may reach more by a setting of its own."""
-        security, browser = self._settings().security, self._settings().browser
-        return replace(
-            security, allow_private_urls=security.allow_private_urls or browser.allow_private_urls
-        )
 
     @property
     def _settings(self) -> LiveSettings:

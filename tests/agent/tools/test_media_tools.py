@@ -18,7 +18,7 @@ from hermes.agent.tools.media.image_generate import IMAGE_SERVICE
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import Content, ImagePart, TextPart, ToolOutcome
 from hermes.domain.settings import Settings
-from hermes.domain.settings.models import ImageService, Speech, SpeechService
+from hermes.domain.settings.models import ImageService, Speech, SpeechEngine, SpeechService
 from hermes.domain.tools import Need, ToolCapabilities, ToolContext
 
 
@@ -115,6 +115,9 @@ async def test_without_a_service_the_engine_of_the_machine_speaks(tmp_path: Path
         assert text == f"MEDIA:{tmp_path}/a.wav"
         assert (tmp_path / "a.wav").read_bytes()[:4] == b"RIFF"
         assert "must end with" in await tools.text("text_to_speech", text="x", output_path="a.txt")
+        tools.settings = Settings(tts=Speech(espeak=SpeechEngine(voice="de")))
+        await tools.text("text_to_speech", text="Hello", output_path="b.wav")
+        assert (tmp_path / "b.wav").read_bytes() != (tmp_path / "a.wav").read_bytes()
 
 
 def test_without_a_service_no_picture_tool_is_offered() -> None:

@@ -58,6 +58,7 @@ def test_only_tools_that_outgrow_the_window_are_looked_up() -> None:
     assert "40 further tools (mcp-forge)" in str(shown.specs())
     assert searchable(whole, ToolSearch(enabled="off"), 8_000) is whole
     assert names(searchable(whole, ToolSearch(enabled="on"), 1_000_000)) == names(shown)
+    assert searchable(whole, ToolSearch(threshold_pct=90.0), 32_000) is whole
     few = ToolRegistry(["file"])
     assert searchable(few, search, 4_000) is few
 
@@ -68,6 +69,10 @@ async def test_a_tool_is_found_described_and_called(box: Toolbox) -> None:
     assert len(found.splitlines()) == 5
     assert all(line.startswith("forge_wiki_") for line in found.splitlines())
     assert len((await box.text("tool_search", query="forge", limit=99)).splitlines()) == 20
+    fewer = ToolSearch(search_default_limit=2, max_search_limit=3)
+    box.tools = searchable(registry(), fewer, 32_000)
+    assert len((await box.text("tool_search", query="forge")).splitlines()) == 2
+    assert len((await box.text("tool_search", query="forge", limit=99)).splitlines()) == 3
     assert "Toolsets: mcp-forge" in await box.text("tool_search", query="zebra")
     about = json.loads(await box.text("tool_describe", name="forge_wiki_2"))
     assert about["parameters"]["required"] == ["title"]

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from fakes.hand_clock import HandClock
 from fakes.toolbox import Toolbox, local_environment
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import Content, ImagePart, ToolOutcome
+from hermes.domain.ports.clock import Clock
 from hermes.domain.settings.agent import BrowserSettings
 from hermes.domain.tools import Need, ToolCapabilities, ToolContext
 from hermes.execution.browser.browsers import Browsers
@@ -80,6 +82,7 @@ async def look(question: str, image: ImagePart) -> Content:
 
 class BrowserBox(Toolbox):
     browsers: Browsers
+    settings: BrowserSettings
 
     def context(self, call_id: str = "call_0") -> ToolContext:
         return replace(
@@ -93,11 +96,14 @@ class BrowserBox(Toolbox):
 
 
 @asynccontextmanager
-async def box(tmp_path: Path, settings: BrowserSettings) -> AsyncIterator[BrowserBox]:
+async def box(
+    tmp_path: Path, settings: BrowserSettings, clock: Clock | None = None
+) -> AsyncIterator[BrowserBox]:
     fetcher = PageFetcher(lambda address: address == "127.0.0.1")
     async with local_environment(tmp_path) as environment:
         made = BrowserBox(environment, ToolRegistry(["browser"], granted=frozenset(Need)))
-        made.browsers = Browsers(lambda: settings, fetcher.address_of, SystemClock())
+        made.settings = settings
+        made.browsers = Browsers(lambda: made.settings, fetcher.address_of, clock or SystemClock())
         try:
             yield made
         finally:
@@ -164,6 +170,34 @@ async def test_the_browser_reaches_only_what_tools_may_reach(tmp_path: Path) -> 
         tools.session_id = "another"
         await tools.text("browser_navigate", url=f"{shop.url}/more")
         assert await tools.text("browser_console", expression="document.cookie") == '""'
+
+
+async def test_the_settings_of_the_browser_count(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with site() as shop, box(tmp_path, BrowserSettings(), clock) as tools:
+
+        async def size() -> str:
+            page = await tools.text("browser_navigate", url=shop.url)
+            return await tools.text("browser_click", ref=ref(page, "Size"))
+
+        tools.settings = BrowserSettings(dialog_policy="accept")
+        await size()
+        assert "A dialog is open" not in await tools.text("browser_snapshot")
+        tools.settings = BrowserSettings(dialog_timeout_s=0.05)
+        await size()
+        while "A dialog is open" in await tools.text("browser_snapshot"):
+            pass
+        tools.settings = BrowserSettings(command_timeout=0.0001)
+        slow = await tools.do("browser_console", expression="1 + 1")
+        assert slow.outcome is ToolOutcome.ERROR
+        assert "did not answer" in str(slow.content)
+        tools.settings = BrowserSettings(inactivity_timeout=60.0)
+        closing = asyncio.ensure_future(tools.browsers.keep_closing())
+        for seconds, same in ((11.0, True), (70.0, False)):
+            page = await tools.browsers.page(tools.session_id)
+            await clock.pass_by(seconds)
+            assert (await tools.browsers.page(tools.session_id) is page) is same
+        closing.cancel()
 
 
 async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One connection to an MCP server: the only module that knows the SDK.
+"""One connection to an MCP server; beside `login` the only module that knows the SDK.
 
 The SDK ties a connection to the task that opened it, so each has a task of its own
 (`McpConnection.run`), which connects, lists, listens for changes, and connects again with growing
@@ -11,32 +11,22 @@ import base64
 import json
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TextIO, cast
-from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.client.auth import OAuthFlowError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-)
 from msgspec import Struct
-from pydantic import AnyUrl, ValidationError
+from pydantic import ValidationError
 
 from hermes import __version__
-from hermes.config.atomic import write_atomic
+from hermes.agent.mcp.login import sign_in
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.messages import Content, ImagePart, Part, TextPart, ToolOutcome
 from hermes.domain.settings.agent import McpServerSettings
@@ -47,7 +37,6 @@ log = logging.getLogger(__name__)
 LONGEST_PAUSE = 60.0
 CLOSED = -32000
 MAX_PAGES = 50
-LOGIN_SECONDS = 300.0
 _TROUBLE = (MCPError, OSError, httpx2.HTTPError, OAuthFlowError, ValidationError, RuntimeError)
 
 
@@ -250,7 +239,8 @@ class McpConnection:
                 ),
                 errlog=sink,
             )
-        auth = self._auth() if settings.auth else None
+        parts = self._parts
+        auth = sign_in(self.name, settings, parts.tokens, parts.on_login) if settings.auth else None
         if settings.transport == "sse":
             return sse_client(settings.url, headers=dict(settings.headers), auth=auth)
         http = await stack.enter_async_context(
@@ -346,50 +336,6 @@ class McpConnection:
 
     async def _roots(self, context: object) -> types.ListRootsResult:  # noqa: ARG002
         return types.ListRootsResult(roots=[_root(each) for each in self.settings.roots])
-
-    def _auth(self) -> httpx2.Auth:
-        tokens, login = TokenFile(self._parts.tokens / f"{self.name}.json"), self._parts.on_login
-        settings, callback = self.settings, LoginCallback(self.settings.oauth_port)
-        if settings.auth == "client_credentials":
-            return ClientCredentialsOAuthProvider(
-                settings.url,
-                tokens,
-                settings.client_id,
-                settings.client_secret,
-                scope=settings.scope or None,
-            )
-        if settings.client_id:
-            tokens.client = OAuthClientInformationFull(
-                client_id=settings.client_id,
-                client_secret=settings.client_secret or None,
-                redirect_uris=[AnyUrl(callback.address)],
-                token_endpoint_auth_method="client_secret_basic"
-                if settings.client_secret
-                else "none",
-            )
-
-        async def redirect(address: str) -> None:
-            if login is None:
-                raise HermesError(
-                    f"{self.name} wants somebody to sign in.", hint=f"hermes mcp login {self.name}"
-                )
-            await callback.start()
-            await login(address)
-
-        return SignedIn(
-            settings.url,
-            OAuthClientMetadata(
-                client_name="Hermes",
-                redirect_uris=[AnyUrl(callback.address)],
-                grant_types=["authorization_code", "refresh_token"],
-                response_types=["code"],
-                scope=settings.scope or None,
-            ),
-            tokens,
-            redirect,
-            callback.wait,
-            settings.client_metadata_url or None,
-        )
 
     def _said(self, group: BaseException) -> str:
         """Return what the first of nested failures says."""
@@ -495,121 +441,3 @@ def _typed(answer: str, field: dict[str, Any]) -> str | int | float | bool:
             return float(answer)
         case _:
             return answer
-
-
-class SignedIn(OAuthClientProvider):
-    """Knows after a restart when a token ends and where it is renewed."""
-
-    async def _initialize(self) -> None:
-        await super()._initialize()
-        tokens = cast(TokenFile, self.context.storage)
-        tokens.issued_by = lambda: self.context.oauth_metadata
-        kept = await asyncio.to_thread(tokens.read)
-        self.context.token_expiry_time = kept.get("expires_at")
-        if metadata := kept.get("server"):
-            self.context.oauth_metadata = OAuthMetadata.model_validate(metadata)
-
-
-class TokenFile:
-    """What signing in gave, readable by its owner only."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.client: OAuthClientInformationFull | None = None
-        """What the configuration says of the client, in place of a registration."""
-        self.issued_by: Callable[[], OAuthMetadata | None] = lambda: None
-
-    def read(self) -> dict[str, Any]:
-        try:
-            read: dict[str, Any] = json.loads(self._path.read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return read
-
-    async def _kept(self, **values: Any) -> None:
-        def write() -> None:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomic(self._path, json.dumps(self.read() | values))
-
-        await asyncio.to_thread(write)
-
-    async def get_tokens(self) -> OAuthToken | None:
-        found = (await asyncio.to_thread(self.read)).get("tokens")
-        return OAuthToken.model_validate(found) if found else None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        server = self.issued_by()
-        await self._kept(
-            tokens=tokens.model_dump(mode="json", exclude_none=True),
-            expires_at=time.time() + tokens.expires_in if tokens.expires_in else None,
-            server=server.model_dump(mode="json", exclude_none=True) if server else None,
-        )
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self.client is not None:
-            return self.client
-        found = (await asyncio.to_thread(self.read)).get("client")
-        return OAuthClientInformationFull.model_validate(found) if found else None
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        await self._kept(client=client_info.model_dump(mode="json", exclude_none=True))
-
-
-class LoginCallback:
-    """Waits on loopback for the browser that comes back from signing in."""
-
-    def __init__(self, port: int) -> None:
-        self.address = f"http://127.0.0.1:{port}/callback"
-        self._port = port
-        self._found: asyncio.Future[AuthorizationCodeResult] | None = None
-        self._server: asyncio.Server | None = None
-
-    async def start(self) -> None:
-        self._found = asyncio.get_running_loop().create_future()
-        try:
-            self._server = await asyncio.start_server(self._answer, "127.0.0.1", self._port)
-        except OSError as error:
-            raise HermesError(
-                f"Port {self._port} is needed for signing in and is taken.",
-                hint="Set oauth_port of the server to another one.",
-            ) from error
-
-    async def wait(self) -> AuthorizationCodeResult:
-        assert self._found is not None
-        assert self._server is not None
-        try:
-            async with asyncio.timeout(LOGIN_SECONDS):
-                return await self._found
-        finally:
-            self._server.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(10):
-                line = (await reader.readline()).decode("latin-1").split(" ")
-            parts = urlsplit(line[1] if len(line) > 1 else "")
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            good = parts.path == "/callback" and "code" in query
-            said = "You are signed in. This window can be closed." if good else "Signing in failed."
-            status = "200 OK" if good else "400 Bad Request"
-            writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(said)}\r\n"
-                f"Connection: close\r\n\r\n{said}".encode()
-            )
-            await writer.drain()
-            if self._found is not None and not self._found.done() and parts.path == "/callback":
-                if good:
-                    self._found.set_result(
-                        AuthorizationCodeResult(
-                            code=query["code"], state=query.get("state"), iss=query.get("iss")
-                        )
-                    )
-                else:
-                    why = (
-                        query.get("error_description") or query.get("error") or "no code came back"
-                    )
-                    self._found.set_exception(HermesError(f"Signing in failed: {why}."))
-        except (TimeoutError, ConnectionError):
-            pass
-        finally:
-            writer.close()
