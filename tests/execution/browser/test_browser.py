@@ -82,7 +82,7 @@ async def look(question: str, image: ImagePart) -> Content:
 
 class BrowserBox(Toolbox):
     browsers: Browsers
-    settings: BrowserSettings
+    chosen: BrowserSettings
 
     def context(self, call_id: str = "call_0") -> ToolContext:
         return replace(
@@ -102,8 +102,8 @@ async def box(
     fetcher = PageFetcher(lambda address: address == "127.0.0.1")
     async with local_environment(tmp_path) as environment:
         made = BrowserBox(environment, ToolRegistry(["browser"], granted=frozenset(Need)))
-        made.settings = settings
-        made.browsers = Browsers(lambda: made.settings, fetcher.address_of, clock or SystemClock())
+        made.chosen = settings
+        made.browsers = Browsers(lambda: made.chosen, fetcher.address_of, clock or SystemClock())
         try:
             yield made
         finally:
@@ -180,18 +180,18 @@ async def test_the_settings_of_the_browser_count(tmp_path: Path) -> None:
             page = await tools.text("browser_navigate", url=shop.url)
             return await tools.text("browser_click", ref=ref(page, "Size"))
 
-        tools.settings = BrowserSettings(dialog_policy="accept")
+        tools.chosen = BrowserSettings(dialog_policy="accept")
         await size()
         assert "A dialog is open" not in await tools.text("browser_snapshot")
-        tools.settings = BrowserSettings(dialog_timeout_s=0.05)
+        tools.chosen = BrowserSettings(dialog_timeout_s=0.05)
         await size()
         while "A dialog is open" in await tools.text("browser_snapshot"):
             pass
-        tools.settings = BrowserSettings(command_timeout=0.0001)
+        tools.chosen = BrowserSettings(command_timeout=0.0001)
         slow = await tools.do("browser_console", expression="1 + 1")
         assert slow.outcome is ToolOutcome.ERROR
         assert "did not answer" in str(slow.content)
-        tools.settings = BrowserSettings(inactivity_timeout=60.0)
+        tools.chosen = BrowserSettings(inactivity_timeout=60.0)
         closing = asyncio.ensure_future(tools.browsers.keep_closing())
         for seconds, same in ((11.0, True), (70.0, False)):
             page = await tools.browsers.page(tools.session_id)
