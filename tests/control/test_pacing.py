@@ -11,12 +11,14 @@ from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
 from hermes.domain.platforms import Capabilities, Limits, Rate
 from hermes.domain.ports.platform import LimitScope
+from hermes.entry.chat.discord.manifest import PLATFORM as DISCORD_PLATFORM
 from hermes.entry.chat.telegram.manifest import PLATFORM
 from hermes.testing import FakeClock
 
 RATE = Rate(13, 10.0, burst=3)
 """Three at once, then one a second."""
 TELEGRAM = PLATFORM.capabilities
+DISCORD = DISCORD_PLATFORM.capabilities
 FINAL, PREVIEW, REACTION, TYPING = (
     Urgency.FINAL,
     Urgency.PREVIEW,
@@ -78,6 +80,20 @@ def test_a_bucket_without_a_limit_only_rests() -> None:
     bucket.rest(2.0, now=1.0)
     assert bucket.wait(FINAL, 1.0) == 2.0
     assert admitted(bucket, TYPING, 3.0)
+
+
+async def test_a_chat_that_nobody_wrote_to_yet_has_room_at_once() -> None:
+    class Running(FakeClock):
+        """Time passes with every look at it."""
+
+        def monotonic(self) -> float:
+            self.advance(1e-6)
+            return super().monotonic()
+
+    chat = Target(platform="discord", account="1", chat_id="5", chat_kind=ChatKind.PRIVATE)
+    pacer = Pacer(Pacers(), DISCORD, chat, Running())
+    assert await pacer.wait(TYPING)
+    assert await pacer.wait(REACTION)
 
 
 calls = st.lists(

@@ -41,6 +41,8 @@ class FakeSurface:
         self.files: list[tuple[str, str, str]] = []
         self.albums: list[list[str]] = []
         self.typed = 0
+        self.no_room = 0
+        """So many typing signals find no room."""
         self.gate: asyncio.Event | None = None
         """While it is there and not set, every call waits: a slow platform."""
         self.changed = asyncio.Event()
@@ -95,9 +97,10 @@ class FakeSurface:
         await self._pass()
         self.albums.append([path for _, path in files])
 
-    async def typing(self) -> None:
+    async def typing(self) -> bool:
         self.typed += 1
         self.changed.set()
+        return self.typed > self.no_room
 
     def restart(self) -> None:
         """Another process goes on here; it cannot know how the slots look."""

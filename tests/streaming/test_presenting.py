@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -521,6 +522,37 @@ async def test_typing_is_refreshed_until_something_is_visible_and_not_while_aski
         await surface.until("reply:0.0", "x ▉")
         assert surface.typed == typed
         stream.emit(end(text="x"))
+
+
+async def test_typing_without_room_is_tried_again_soon() -> None:
+    stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
+    surface.no_room = 2
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(present(stream, surface, QUICK, clock, from_anywhere))
+        for count, pause in ((1, 1.0), (2, 1.0), (3, 1.0), (3, 3.0), (4, 4.0)):
+            await clock.until_sleeping()
+            assert surface.typed == count
+            clock.advance(pause)
+            await asyncio.sleep(0)
+        stream.emit(end(text="x"))
+
+
+async def test_a_platform_sets_the_least_time_between_two_edits() -> None:
+    surface = FakeSurface(replace(CHAT, edit_seconds=1.2))
+    stream, clock, times = TurnStream("t", "s"), FakeClock(), list[float]()
+    hasty = shown_as(edit_interval=0.1, buffer_threshold=3)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(present(stream, surface, hasty, clock, from_anywhere))
+        for _ in range(60):
+            stream.emit(TextDelta("quick words "))
+            await settle()
+            times += [clock.monotonic()] * (len(surface.shows) - len(times))
+            clock.advance(0.1)
+            await settle()
+        stream.emit(end(text="quick words " * 60))
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert len(pauses) >= 4
+    assert min(pauses) > 1.15
 
 
 # ---- properties ----

@@ -64,6 +64,9 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """Of a message that is sent."""
     edit_length: int = 0
     """Of a message that is edited; 0: the same."""
+    edit_seconds: float = 0.0
+    """At the least so long after an edit comes the next one, whatever is configured; what is
+    final does not wait."""
     unit: LengthUnit = LengthUnit.CODEPOINTS
     dialect: str = "plain"
     """Which of `streaming.markup` formats text for it."""

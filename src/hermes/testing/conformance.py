@@ -249,7 +249,9 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 CHECKS: dict[str, Check] = {}
-PARAMETERS = frozenset({"edit_length", "unit", "idempotent_seconds", "typing_seconds", "limits"})
+PARAMETERS = frozenset(
+    {"edit_length", "edit_seconds", "unit", "idempotent_seconds", "typing_seconds", "limits"}
+)
 """Fields of `Capabilities` that say how, not what."""
 PORTS = (AlbumSender, FileSource, HandoffThreads, NumberedMessages, SentHistory)
 TALK, BREAK, CALL = "talk", "break", "call"

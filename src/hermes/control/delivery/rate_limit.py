@@ -188,7 +188,8 @@ class Pacer:
 
     def _take(self, urgency: Urgency) -> float:
         """Take a token from each bucket, or return the seconds to wait if one has none."""
-        now, buckets = self._clock.monotonic(), [self._bucket(scope) for scope in LimitScope]
+        # A bucket that is new begins now, so the time is looked at after it.
+        buckets, now = [self._bucket(scope) for scope in LimitScope], self._clock.monotonic()
         if urgency is not Urgency.FINAL and any(each.queue.locked() for each in buckets):
             return LOOK_AGAIN
         seconds = max(each.wait(urgency, now) for each in buckets)

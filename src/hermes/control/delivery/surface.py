@@ -164,10 +164,12 @@ class TurnSurface:
         for slot, path in files:
             await self.attach(slot, path, kind)
 
-    async def typing(self) -> None:
-        if self.capabilities.typing:
-            target = self._place.target
-            await self._place.aside(Urgency.TYPING, lambda line: line.adapter.typing(target))
+    async def typing(self) -> bool:
+        if not self.capabilities.typing:
+            return True
+        target = self._place.target
+        call = self._place.aside(Urgency.TYPING, lambda line: line.adapter.typing(target))
+        return await call is not FailureAction.WAIT
 
     async def react(self, native_id: str, emoji: str) -> bool:
         """React to a message if the budget allows it soon; return whether that may be seen."""

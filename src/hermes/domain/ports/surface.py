@@ -55,5 +55,5 @@ class Surface(Protocol):
     async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
         """Send files, as (slot, path), together; at most `album_size` of them."""
 
-    async def typing(self) -> None:
-        """Show that an answer is being made; cheap to call often."""
+    async def typing(self) -> bool:
+        """Show that an answer is being made; cheap to call often. False: there was no room."""

@@ -29,6 +29,8 @@ Stage = Callable[[str], Awaitable[str | None]]
 """Returns where the file that a reply names is sent from; None if it may not be sent."""
 _FIRST_PREVIEW = 0.8
 """Seconds after the first text of a segment."""
+_TYPE_AGAIN = 1.0
+"""Seconds after which typing for which there was no room is tried again."""
 _OF_A_REPLY = ("reply:", "progress:", "media:")
 """How the slots of a reply begin; others in the same turn are not ours."""
 
@@ -121,6 +123,7 @@ class _LivePresenter(_Presenter):
         self._typed_at: float | None = None
         self._growing: tuple[int, Chunker] | None = None
         can = surface.capabilities
+        self._least_pause = can.edit_seconds
         # Without deletes a remark that turns out not to be wanted could not be taken back.
         hideable = settings.interim_assistant_messages or can.deletes
         self._text_previews = settings.grows(can) and hideable
@@ -177,7 +180,8 @@ class _LivePresenter(_Presenter):
 
     def _enough(self) -> bool:
         least = self._settings.buffer_threshold
-        return 0 < least <= self._reply.size - self._edited_size and self._hold() == 0
+        many = 0 < least <= self._reply.size - self._edited_size
+        return many and self._hold() == 0 and self._since_edit() >= self._least_pause
 
     def _hold(self) -> float:
         """Return for how many seconds the first preview waits for the whole text."""
@@ -191,8 +195,11 @@ class _LivePresenter(_Presenter):
         """Return the seconds until the next preview may be shown."""
         if self._enough():
             return 0.0
-        passed = self._clock.monotonic() - self._edited_at
-        return max(self._hold(), self._settings.edit_interval - passed)
+        pause = max(self._least_pause, self._settings.edit_interval)
+        return max(self._hold(), pause - self._since_edit())
+
+    def _since_edit(self) -> float:
+        return self._clock.monotonic() - self._edited_at
 
     async def _preview(self) -> bool:
         """Show one thing that looks different; return whether there was one."""
@@ -201,8 +208,10 @@ class _LivePresenter(_Presenter):
         revision = self._reply.revision
         for slot, shown in self._wanted():
             if self._surface.look(slot) != shown:
-                self._edited_at, self._edited_size = self._clock.monotonic(), self._reply.size
+                self._edited_size = self._reply.size
                 await self._surface.show(slot, shown)
+                # It may have waited for its turn: the pause is between what is seen.
+                self._edited_at = self._clock.monotonic()
                 return True
         self._seen = revision
         return False
@@ -248,8 +257,8 @@ class _LivePresenter(_Presenter):
             return None
         now = self._clock.monotonic()
         if self._typed_at is None or now - self._typed_at >= can.typing_seconds:
-            self._typed_at = now
-            await self._surface.typing()
+            typed = await self._surface.typing()
+            self._typed_at = now if typed else now + _TYPE_AGAIN - can.typing_seconds
         return can.typing_seconds - (now - self._typed_at)
 
 

@@ -7,6 +7,7 @@ PLATFORM = ChatPlatform(
     label="Discord",
     capabilities=Capabilities(
         max_length=2000,
+        edit_seconds=1.2,
         dialect="discord",
         edits=True,
         deletes=True,

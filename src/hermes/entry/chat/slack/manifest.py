@@ -9,6 +9,8 @@ PLATFORM = ChatPlatform(
         max_length=39_000,
         # chat.update refuses more, though chat.postMessage takes it.
         edit_length=4_000,
+        # Fifty edits a minute.
+        edit_seconds=1.2,
         dialect="slack_mrkdwn",
         edits=True,
         deletes=True,
