@@ -194,15 +194,18 @@ def test_bots_can_be_allowed(word: Any) -> None:
     assert check(said(BOT, GROUP), settings({"allow_bots": word})).allowed
 
 
-def test_a_bot_that_is_listed_by_id_is_allowed() -> None:
-    assert check(said(BOT, GROUP), settings({"allowed_users": ["9"]})).allowed
+@pytest.mark.parametrize("key", ["allowed_users", "group_allowed_chats", "group_allowed_users"])
+def test_a_list_alone_lets_no_bot_in(key: str) -> None:
+    listed = {key: ["9", GROUP.id]}
+    assert not check(said(BOT, GROUP), settings(listed)).allowed
+    assert check(said(BOT, GROUP), settings(listed | {"allow_bots": "all"})).allowed
 
 
 def test_bots_can_be_heard_only_when_they_address_us() -> None:
     found = settings(TELEGRAM_ALLOW_BOTS="mentions")
     assert found.allow_bots is BotPolicy.MENTIONS
     assert not check(said(BOT, GROUP), found).allowed
-    assert check(said(BOT, GROUP, text="@hermes_bot look"), found).allowed
+    assert check(replace(said(BOT, GROUP), mentioned=True), found).allowed
     answer = replace(said(BOT, GROUP), reply_to=ReplyRef(native_id="5", own=True))
     assert check(answer, found).allowed
 

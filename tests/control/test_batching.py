@@ -10,7 +10,13 @@ WINDOW = BatchWindow(seconds=0.3, long_seconds=1.0, long_length=10, album_second
 
 
 def entry(
-    number: int, at: float, text: str = "hi", *, sender: str = "ann", group: str | None = None
+    number: int,
+    at: float,
+    text: str = "hi",
+    *,
+    sender: str = "ann",
+    group: str | None = None,
+    missed: bool = False,
 ) -> InboxEntry:
     message = InboundMessage(
         platform="telegram",
@@ -21,6 +27,7 @@ def entry(
         text=text,
         sent_at=at,
         group_id=group,
+        missed=missed,
     )
     return InboxEntry(
         id=number, agent_id="main", session_key="k", session_id="s", message=message, admitted_at=at
@@ -50,6 +57,19 @@ def test_a_long_text_is_given_more_time() -> None:
 def test_an_album_stays_together() -> None:
     album = [entry(n, n * 0.7, "", group="a") for n in range(3)]
     assert ids(first_batch(album, WINDOW, now=9.0)[0]) == [0, 1, 2]
+
+
+def test_what_was_missed_stands_alone_but_for_albums_and_split_texts() -> None:
+    def together(*texts: str, group: str | None = None) -> list[int]:
+        found = [entry(n, 0.0, text, group=group, missed=True) for n, text in enumerate(texts)]
+        return ids(first_batch(found, WINDOW, now=9.0)[0])
+
+    assert together("one", "two") == [0]
+    assert together("", "", group="a") == [0, 1]
+    assert together("x" * 10, "the rest") == [0, 1]
+    live = [entry(1, 0.0, missed=True), entry(2, 0.1)]
+    assert ids(first_batch(live, WINDOW, now=9.0)[0]) == [1]
+    assert first_batch([entry(1, 0.0, missed=True)], WINDOW, now=0.0)[1] == 0.0
 
 
 def test_commands_and_other_speakers_stand_alone() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.chat_kit import ChatKit
 from fakes.ledgers import inbound
+from fakes.scripted_turns import Play
 from fakes.way_in import Said, pipeline
 from hermes.control.admission.authz import AuthzSettings
 from hermes.domain.errors import StoreError
@@ -46,6 +48,52 @@ async def test_what_cannot_be_stored_is_said_once_and_not_confirmed(tmp_path: Pa
     ((chat, text),) = said
     assert chat == "7"
     assert "I will try again" in text
+
+
+async def test_what_comes_again_of_somebody_who_was_removed_is_no_knock_at_the_door(
+    tmp_path: Path,
+) -> None:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit, said = ChatKit(ledger, SystemClock(), tmp_path, {}), Said()
+    async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
+        await pipeline(kit, group.create_task, said, EVERYBODY).message(inbound("m1"))
+        nobody = AuthzSettings(platform="telegram")
+        removed = pipeline(kit, group.create_task, said, nobody)
+        assert await removed.message(inbound("m1"))
+        assert said == []
+        assert await removed.message(inbound("m2"))
+    ((_, text),) = said
+    assert "hermes pairing approve" in text
+    await ledger.close()
+
+
+@pytest.mark.parametrize("missed", [False, True])
+async def test_what_was_missed_stops_nothing_and_is_answered_by_itself(
+    tmp_path: Path, missed: bool
+) -> None:
+    async def long_work(play: Play) -> None:
+        begun.set()
+        await go.wait()
+        await play.say("done")
+
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit = ChatKit(ledger, SystemClock(), tmp_path, {"work": long_work})
+    said, begun, go = Said(), asyncio.Event(), asyncio.Event()
+    async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
+        way_in = pipeline(kit, group.create_task, said, EVERYBODY)
+        await way_in.message(inbound("m1", "work"))
+        await begun.wait()
+        (session,) = [e.session_id for e in await ledger.unanswered(["telegram"])]
+        for name in ("m2", "m3"):
+            await way_in.message(replace(inbound(name, f"hello {name}"), missed=missed))
+        assert kit.gateway.stopping(session) is not missed
+        go.set()
+        await kit.gateway.idle(session)
+    turns = {e.turn_id: e.message.text for e in await ledger.unanswered(["telegram"])}
+    assert len(said) == (0 if missed else 1)
+    assert list(turns.values())[:1] == ["work"]
+    assert not missed or len(turns) == 3
+    await ledger.close()
 
 
 def never(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

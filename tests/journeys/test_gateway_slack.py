@@ -70,6 +70,7 @@ async def test_a_day_in_a_workspace(tmp_path: Path) -> None:
         asked = slack.say("C1", "U1", f"<@{BOT}> clean up")
         prompt = await shown(slack, "C1", "Approval needed")
         assert prompt.thread_ts == asked
+        assert "`!approve" in prompt.text
         slack.press(prompt, "Allow once", "U2")
         await slack.until(lambda: slack.ephemerals)
         assert slack.ephemerals[0]["user"] == "U2"

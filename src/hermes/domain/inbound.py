@@ -108,6 +108,10 @@ class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     thread_id: str | None = None
     attachments: tuple[Attachment, ...] = ()
     reply_to: ReplyRef | None = None
+    mentioned: bool = False
+    """It names us."""
+    missed: bool = False
+    """Said while nobody listened: it stops nothing, and is answered by itself."""
     group_id: str | None = None
     """What the parts of one album share, where a platform sends them one by one."""
     context: str = ""

@@ -77,6 +77,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     deletes: bool = False
     threads: bool = False
     buttons: bool = False
+    command_mark: str = "/"
+    """What people put in front of a command, also in threads."""
     typing: bool = False
     reactions: bool = False
     idempotent_sends: bool = False

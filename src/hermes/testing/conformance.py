@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from re import findall
 from typing import Any, ClassVar, Protocol
@@ -206,9 +206,11 @@ class ConformanceRun:
         found: list[SeenInChat] = await self.until(look, f"an answer with {mark} in {place}")
         return found[0]
 
-    async def ask(self, place: Place, text: str = "hello", **more: Any) -> SeenInChat:
+    async def ask(
+        self, place: Place, text: str = "hello", mark: str = "", **more: Any
+    ) -> SeenInChat:
         """Say something and wait for its answer."""
-        mark = self.mark()
+        mark = mark or self.mark()
         await self.driver.say(place, f"{text} {mark}", **more)
         return await self.answered(place, mark)
 
@@ -250,7 +252,8 @@ class Check(Struct, frozen=True, kw_only=True):
 
 CHECKS: dict[str, Check] = {}
 PARAMETERS = frozenset(
-    {"edit_length", "edit_seconds", "unit", "idempotent_seconds", "typing_seconds", "limits"}
+    {"edit_length", "edit_seconds", "unit", "command_mark"}
+    | {"idempotent_seconds", "typing_seconds", "limits"}
 )
 """Fields of `Capabilities` that say how, not what."""
 PORTS = (AlbumSender, FileSource, HandoffThreads, NumberedMessages, SentHistory)
@@ -488,17 +491,28 @@ async def finishes_after_a_crash_in_the_middle_of_an_answer(run: ConformanceRun)
             lambda: any(mark in each.text for each in driver.shown(place)), "a preview of it"
         )
     await run.gateway.kill()
-    missed = run.mark()
+    missed = [run.mark(), run.mark()]
     if Trouble.KEEPS in driver.troubles:
-        await driver.say(place, f"are you there? {missed}")
+        for each in missed:
+            await driver.say(place, f"are you there? {each}")
     await run.gateway.start()
-    assert "done." in (await run.answered(place, mark)).text
+    lengths = [0]
+
+    def finished() -> bool:
+        texts = [each.text for each in driver.shown(place) if mark in each.text]
+        lengths.append(sum(map(len, texts)))
+        return any("done." in text and _CURSOR not in text for text in texts)
+
+    await run.until(finished, "the end of the answer")
+    assert all(later >= earlier - 2 for earlier, later in pairwise(lengths)), "it showed less"
     await driver.listening()
     if Trouble.KEEPS not in driver.troubles:
-        await driver.say(place, f"are you there? {missed}")
-    await run.once(place, missed)
+        for each in missed:
+            await run.ask(place, "are you there?", each)
+    for each in missed:
+        await run.once(place, each)
     order = [each for shown in driver.shown(place) for each in findall(r"m\d+x", shown.text)]
-    assert order[:2] == [mark, missed], driver.shown(place)
+    assert order[:3] == [mark, *missed], driver.shown(place)
 
 
 # -- the adapter itself ----------------------------------------------------------------------
@@ -727,7 +741,6 @@ def _config(
         "model": wire,
         "platforms": {driver.platform.name: section},
         "auxiliary": {"title_generation": {"enabled": False}},
-        "display": {"busy_input_mode": "queue"},
         "streaming": {"edit_interval": 0.3},
         "terminal": {"backend": "local"},
         "gateway": {"media_delivery_allow_dirs": [str(folder)]},

@@ -11,6 +11,7 @@ from hermes.control.commands.registry import (
     SlashCommand,
     parse,
 )
+from hermes.control.commands.wording import spelled
 from hermes.domain.errors import NotFound
 
 
@@ -104,3 +105,11 @@ def test_two_commands_of_one_name_are_refused() -> None:
 
     with pytest.raises(ValueError, match="two commands are called /help"):
         builtin_registry((again,))
+
+
+def test_commands_are_written_as_a_platform_takes_them() -> None:
+    text = "/stop ends it, or `/new`. See /new/x, /newer, a/new and /help."
+    assert spelled(text, "/", ["stop", "new", "help"]) == text
+    assert spelled(text, "!", ["stop", "new", "help"]) == (
+        "!stop ends it, or `!new`. See /new/x, /newer, a/new and !help."
+    )

@@ -144,12 +144,11 @@ class Authorizer:
         if message.internal:
             return Access(allowed=True, reason="made by Hermes itself", admin=True)
         own = message.reply_to is not None and message.reply_to.own
-        addressed = own or _mentions(message)
         return self.check_person(
             message.platform,
             message.chat,
             message.sender,
-            addressed=addressed,
+            addressed=own or message.mentioned,
             account=message.account,
         )
 
@@ -190,10 +189,10 @@ class Authorizer:
             return True, "the platform proves its messages"
         if policy is ChatPolicy.DISABLED:
             return False, "the platform is switched off for this kind of chat"
+        if sender.is_bot:
+            return _decide_bot(settings, addressed=addressed)
         if not private and _chat_is_listed(settings, chat):
             return True, "the chat is on the list"
-        if sender.is_bot:
-            return _decide_bot(settings, sender, addressed=addressed)
         return self._decide_person(settings, sender, policy, private=private)
 
     def _decide_person(
@@ -234,21 +233,13 @@ def _all_alike(settings: AuthzSettings) -> bool:
     return everybody and not named and not settings.allowed_roles
 
 
-def _decide_bot(settings: AuthzSettings, sender: Sender, *, addressed: bool) -> tuple[bool, str]:
-    # A list that names everybody means people: two bots answering each other never stop.
-    if (settings.allowed_users | settings.gateway_users) & _ids(sender):
-        return True, "the bot is on a list"
+def _decide_bot(settings: AuthzSettings, *, addressed: bool) -> tuple[bool, str]:
+    # Lists of users and of chats mean people: two bots that answer each other never stop.
     if settings.allow_bots is BotPolicy.ALL:
         return True, "bots are allowed"
     if settings.allow_bots is BotPolicy.MENTIONS and addressed:
         return True, "the bot addressed us"
     return False, "bots are not allowed"
-
-
-def _mentions(message: InboundMessage) -> bool:
-    return bool(message.account) and any(
-        form in message.text for form in (f"@{message.account}", f"<@!{message.account}>")
-    )
 
 
 def _chat_is_listed(settings: AuthzSettings, chat: Chat) -> bool:

@@ -257,7 +257,9 @@ class InboundPipeline:
     async def _take(self, message: InboundMessage) -> bool:
         access = await self._access(message)
         if not access.allowed:
-            return await self._stranger(message, access)
+            # What was let in before and comes again is nobody knocking.
+            known = await self._ledger.came_before(message)
+            return known or await self._stranger(message, access)
         decision = await self._parts.route(message)
         message = replace(message, routed=decision.terms)
         with use_profile(self._gateway.profile(decision.agent)):  # refused if it cannot work
@@ -336,8 +338,10 @@ class InboundPipeline:
             self._post(SESSION_START, agent_id, message, ticket.session_id)
         elif not await self._answered(agent_id, message, session, access):
             mode = await self._parts.host.busy_mode(message.platform, session.id)
-            if access.guest and self._gateway.shared(agent_id, message):
-                # A guest does not stop what somebody else asked for.
+            guest = access.guest and self._gateway.shared(agent_id, message)
+            if guest or message.missed:
+                # A guest does not stop what somebody else asked for, and nobody says "stop" with
+                # what waited for the gateway.
                 mode = BusyMode.QUEUE
             submission = await submit_while_busy(
                 self._gateway, agent_id, message, session_id=session.id, mode=mode
@@ -348,7 +352,7 @@ class InboundPipeline:
         self, agent_id: str, message: InboundMessage, session: Session, effect: BusyMode | None
     ) -> None:
         """Say what becomes of a message that came during a turn, now and then."""
-        if effect is None or message.internal:
+        if effect is None or message.internal or message.missed:
             return
         now = self._gateway.clock.monotonic()
         recent = {s: at for s, at in self._noted.items() if now - at < BUSY_NOTE_SECONDS}

@@ -1,6 +1,7 @@
 """Wording of replies that several commands share, and the exchanges of a history."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,14 @@ def count(number: int, noun: str) -> str:
 
 def money(usd: float) -> str:
     return f"${usd:.4f}" if 0 < usd < 0.01 else f"${usd:.2f}"
+
+
+def spelled(text: str, mark: str, names: Iterable[str]) -> str:
+    """Return a text with its commands as they are given on a platform: `!stop`, not `/stop`."""
+    if mark == "/":
+        return text
+    known = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![\w/.~])/({known})(?![\w/-]|\.\w)", rf"{mark}\1", text)
 
 
 def session_line(session: Session, now: float, *, current: bool) -> str:

@@ -43,9 +43,12 @@ def first_batch(
 
 
 def _belongs(before: InboxEntry, entry: InboxEntry, window: BatchWindow) -> bool:
-    if before.message.sender.id != entry.message.sender.id:
+    one, other = before.message, entry.message
+    if one.sender.id != other.sender.id or one.missed != other.missed:
         return False
     if _alone(before) or _alone(entry):
+        return False
+    if one.missed and one.group_id != other.group_id:
         return False
     patience = _patience(before, window)
     return patience > 0 and entry.admitted_at - before.admitted_at <= patience
@@ -62,7 +65,7 @@ def _patience(entry: InboxEntry, window: BatchWindow) -> float:
         return window.album_seconds
     if len(entry.message.text) >= window.long_length:
         return window.long_seconds
-    return window.seconds
+    return 0.0 if entry.message.missed else window.seconds
 
 
 QUOTE_CHARS = 300

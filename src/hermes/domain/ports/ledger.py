@@ -213,6 +213,9 @@ class InboxStore(Protocol):
         One that is queued leaves the queue when it is admitted in another state.
         """
 
+    async def came_before(self, message: InboundMessage) -> bool:
+        """Tell whether a message was admitted under its platform, account and native id."""
+
     async def queued(self, platforms: Sequence[str]) -> list[InboxEntry]:
         """Return queued messages and commands that have begun, in order of admission."""
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.commands.context import Preference, recalled
+from hermes.control.commands.wording import spelled
 from hermes.control.delivery.surface import TurnSurface
 from hermes.control.follow import goes_on_later
 from hermes.control.hooks import HookBus, post_turn, wants_turns
@@ -256,6 +257,7 @@ class Companion(Struct, frozen=True, kw_only=True):
             return
         surface = await self.surface()
         settings = self.parts.presentation(self.entry.message.platform)
+        text = spelled(text, surface.capabilities.command_mark, ("stop",))
         shown = ChatLayout(surface.capabilities, settings).shown(text, final=final)
         aside = replace(shown, aside=not final)
         await surface.show(NOTICE_SLOT, aside, kind=OutboxKind.NOTICE)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from hermes.control.admission.authz import Access, AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
+from hermes.control.commands.wording import spelled
 from hermes.control.delivery.place import Connections, Line
 from hermes.control.door import Door
 from hermes.control.lanes.batches import BatchWindow
@@ -84,7 +85,7 @@ class ChatDoor(Door):
             folder=parts.media_dir / "approvals",
             said=self._said,
         )
-        self.say, self.do = self._replies.say, self._replies.do
+        self.do = self._replies.do
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
         self._fleet = Fleet([self._supervisor(each) for each in parts.accounts])
@@ -172,6 +173,12 @@ class ChatDoor(Door):
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
         self._parts.group.create_task(self.apologise(target_of(entry.message), error))
+
+    async def say(self, target: Target, text: str, post_id: str = "") -> None:
+        """Say something that is not part of a conversation."""
+        mark = self._platforms[target.platform].capabilities.command_mark
+        names = [each.name for each in self._way_in.registry.commands(terminal=False)]
+        await self._replies.say(target, spelled(text, mark, names), post_id)
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
         await self._replies.deliver(self._allowed(target), text, delivery_id)

@@ -135,8 +135,10 @@ class Prompts(Struct, frozen=True):
         who = "An administrator" if who == "an administrator" else who
         until = f" within {_until(request)}" if _until(request) else ""
         yield f"{who} decides{until}; without an answer it is not done."
-        ways = "`yes` or `no`, `/approve [session|always]` or `/deny [reason]`."
-        yield f"Answer with {'the buttons, ' if self.surface.capabilities.buttons else ''}{ways}"
+        can = self.surface.capabilities
+        mark, buttons = can.command_mark, "the buttons, " if can.buttons else ""
+        ways = f"`yes` or `no`, `{mark}approve [session|always]` or `{mark}deny [reason]`."
+        yield f"Answer with {buttons}{ways}"
 
     async def _send_whole(self, request: ApprovalRequest, body: str) -> str:
         """Send what does not fit into the prompt before it; return what the prompt says of it."""

@@ -22,6 +22,10 @@ class InboxPart(LedgerPart):
         text = dump(arrival.message)
         return await self._write(lambda db: admit(db, arrival, text))
 
+    async def came_before(self, message: InboundMessage) -> bool:
+        native = (message.platform, message.account, message.native_id)
+        return await self._get(read_inbox, "inbox.by_native", native) is not None
+
     async def queued(self, platforms: Sequence[str]) -> list[InboxEntry]:
         return await self._list(read_inbox, "inbox.queued", (dump(list(platforms)),))
 

@@ -124,6 +124,8 @@ class _LivePresenter(_Presenter):
         self._growing: tuple[int, Chunker] | None = None
         can = surface.capabilities
         self._least_pause = can.edit_seconds
+        self._left = frozenset(surface.previews())
+        """What an earlier process showed stays until the end: a new beginning would show less."""
         # Without deletes a remark that turns out not to be wanted could not be taken back.
         hideable = settings.interim_assistant_messages or can.deletes
         self._text_previews = settings.grows(can) and hideable
@@ -230,6 +232,8 @@ class _LivePresenter(_Presenter):
         return wanted
 
     def _wanted_text(self, segment: Segment) -> list[tuple[str, Shown]]:
+        if segment.slot(0) in self._left:
+            return []
         text = segment.content(self._settings).text
         index, growing = self._growing or (-1, None)
         if growing is None or index != segment.index or not text.startswith(growing.text):

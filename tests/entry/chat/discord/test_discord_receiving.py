@@ -140,6 +140,49 @@ async def test_a_session_that_cannot_be_resumed_is_begun_again() -> None:
         assert len(discord.identified) == 2
 
 
+async def test_an_invalid_session_is_followed_by_a_pause_also_at_the_start() -> None:
+    class Noting(QuickClock):
+        async def sleep(self, seconds: float) -> None:
+            pauses.append((seconds, len(discord.identified)))
+            await super().sleep(seconds)
+
+    pauses = list[tuple[float, int]]()
+    async with FakeDiscord() as discord:
+        sink, clock = RememberingSink(), Noting()
+        async with discord_adapter(discord, clock) as adapter, receiving(adapter, sink):
+            await sink.until(lambda: sink.saved)
+        discord.sessions.clear()
+        pauses.clear()
+        async with discord_adapter(discord, clock) as adapter, receiving(adapter, sink):
+            await discord.until(lambda: discord.connected)
+    ((seconds, before),) = pauses
+    assert 1.0 <= seconds <= 5.0
+    assert (before, len(discord.identified)) == (1, 2)
+
+
+async def test_what_was_said_before_a_connection_was_missed() -> None:
+    async with FakeDiscord() as discord:
+        sink, private = RememberingSink(), discord.private(ANN)
+        for forgotten in (False, True):
+            async with discord_adapter(discord) as adapter, receiving(adapter, sink):
+                await discord.until(lambda: discord.connected)
+                if forgotten:  # the replay, and then what may be missing beside it
+                    pages = f"GET /channels/{private}/messages"
+                    await discord.until(lambda: len(discord.called(pages)) == 3)  # noqa: B023
+                discord.say(private, ANN, f"live {forgotten}")
+                await sink.until(lambda: f"live {forgotten}" in sink.texts)  # noqa: B023
+                await sink.until(lambda: sink.saved and sink.saved["last"])
+            if forgotten:
+                discord.sessions.clear()
+            discord.say(private, ANN, f"missed {forgotten}")
+        async with discord_adapter(discord) as adapter, receiving(adapter, sink):
+            await sink.until(lambda: len(sink.texts) == 4)
+    assert {each.text.split()[0]: each.missed for each in sink.messages.values()} == {
+        "live": False,
+        "missed": True,
+    }
+
+
 async def test_a_silent_connection_is_given_up() -> None:
     async with FakeDiscord(beat=0.2) as discord, discord_adapter(discord) as adapter:
         sink = RememberingSink()
@@ -284,7 +327,7 @@ async def test_own_messages_and_odd_events_are_left_out() -> None:
             await sink.until(lambda: len(sink.texts) == 3)
         ann, forwarded, bot = sorted(sink.messages.values(), key=lambda m: m.sender.id)
         assert bot.sender.is_bot
-        assert f"@{BOT}" in bot.text
+        assert bot.mentioned
         assert ann.text == "from Ann\n[Sticker Wave]"
         assert forwarded.text == "[Forwarded] older news"
 

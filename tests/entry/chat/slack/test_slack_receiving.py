@@ -159,6 +159,31 @@ async def test_slash_commands_and_the_own_command() -> None:
         assert {each.sender.name for each in sink.messages.values()} == {"Ann"}
 
 
+async def test_somebody_who_may_not_use_a_command_is_told_so_alone() -> None:
+    async with FakeSlack() as slack, listening(slack) as (_, sink):
+        sink.refused = {"/new"}
+        slack.closed.add("C5")
+        slack.slash("C1", "U2", "/new")
+        slack.slash("C5", "U2", "/new")
+        slack.say("D1", "U2", "/new")
+        await slack.until(lambda: slack.ephemerals and slack.texts("U2"))
+        (told,) = slack.ephemerals
+        assert (told["channel"], told["user"]) == ("C1", "U2")
+        assert told["text"] == slack.texts("U2")[0] == "You cannot use this here."
+        assert slack.texts("C1") == slack.texts("D1") == []
+        assert len(slack.acks) == 3
+
+
+async def test_what_slack_delivers_again_was_missed() -> None:
+    async with FakeSlack() as slack:
+        slack.say("D1", "U1", "while away")
+        async with listening(slack) as (_, sink):
+            await sink.until(lambda: sink.texts)
+            slack.say("D1", "U1", "now")
+            await sink.until(lambda: len(sink.texts) == 2)
+    assert [each.missed for each in sink.messages.values()] == [True, False]
+
+
 async def test_presses_come_once_and_only_who_may_not_is_told() -> None:
     async with FakeSlack() as slack, listening(slack) as (adapter, sink):
         ask = slack.say("C1", "U1", f"{HI} go")

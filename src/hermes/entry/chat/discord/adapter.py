@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.domain.inbound import ChatKind
+from hermes.domain.inbound import ChatKind, InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports import platform as port
 from hermes.domain.ports.platform import FailureAction, Outgoing, PlatformFailure, Sent
@@ -77,7 +77,8 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         self._channels: dict[str, ChannelWire] = {}
         self._interactions: intake.Recent[_Interaction] = intake.Recent()
         self._reactions: intake.Recent[str] = intake.Recent()
-        self._begun = False
+        self._begun, self._live = False, ""
+        """Whether a session was begun, and the message that is just coming in."""
         self._sink: port.InboundSink
         self._hand_over: HandOver
 
@@ -109,11 +110,11 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         saved_at = 0.0
         async for batch in intake.batches(events):
             meanings = [each for event in batch for each in await self._take(event)]
-            addressed = await self._history.commit(meanings, self._hand_over)
+            await self._history.commit(meanings, self._hand_over)
             self._marks.session, now = batch[-1].session, self._clock.monotonic()
-            if addressed or batch[0].name == "READY" or now - saved_at > 30.0:
+            if self._history.moved or batch[0].name == "READY" or now - saved_at > 30.0:
                 await self._sink.save_cursor(msgspec.to_builtins(self._marks))
-                saved_at = now
+                saved_at, self._history.moved = now, False
 
     async def _take(self, event: Received) -> Meanings:
         """Handle an event; return what it means if it is a message."""
@@ -125,11 +126,14 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
             await self._begin(event)
         elif (message := read_leniently(event.data, PostWire)) is not None:
             await self._channel(message.channel_id, event.data.get("guild_id"))
+            self._live = message.name
             await self._history.read([message.channel_id], self._hand_over)
-            return await self._meaning(message.channel_id, [message])
+            return await self._meaning(message.channel_id, [message], missed=event.missed)
         return []
 
-    async def _meaning(self, place: str, messages: Sequence[PostWire]) -> Meanings:
+    async def _meaning(
+        self, place: str, messages: Sequence[PostWire], *, missed: bool = True
+    ) -> Meanings:
         """Say what the messages of a channel mean that were not seen yet."""
         found: Meanings = []
         channel, rules = self._channels[place], self._rules()
@@ -152,7 +156,8 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
                 member = read_leniently(told, inbound.MemberWire) or inbound.MemberWire()
                 sender = replace(item.message.sender, roles=member.roles)
                 item = replace(item, message=replace(item.message, sender=sender))
-            found.append((message, item if isinstance(item, Heard) else None))
+            late = missed and message.name != self._live
+            found.append((message, replace(item, missed=late) if isinstance(item, Heard) else None))
         return found
 
     def _know(self, data: Any, guild_id: str | None = None) -> ChannelWire | None:
@@ -232,21 +237,23 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         channel = await self._channel(told.channel_id, told.guild_id)
         item = inbound.read_interaction(told, channel, self._bot, self._clock.now())
         mine = self._interactions[told.id] = _Interaction(told.token, asyncio.Event())
-        taken = item is not None and await self._hand_over([item])
+        taken = await self._hand_over([item] if item is not None else [])
         if not isinstance(item, Heard):
             return
         try:
-            refused = _privately("You cannot use this here.")
-            await self._reply(told.id, {"type": 5} if taken else refused)
+            if taken:
+                await self._reply(told.id, {"type": 5})
         except PlatformFailure as failure:
             _LOG.info("A slash command could not be deferred: %s", failure.message)
             mine.key = ""
         finally:
             mine.deferred.set()
 
-    async def _answer(self, press: port.ButtonPress, text: str) -> None:
+    async def _answer(self, asked: port.ButtonPress | InboundMessage, text: str) -> None:
         """Let go of a pressed button; that it counts is shown in its message."""
-        await self._reply(press.native_id, {"type": 6} if text == port.NOTED else _privately(text))
+        number = asked.native_id.removeprefix("interaction:")
+        privately = {"type": 4, "data": {"content": text, "flags": _EPHEMERAL}}
+        await self._reply(number, {"type": 6} if text == port.NOTED else privately)
 
     async def _reply(self, interaction: str, answer: dict[str, Any]) -> None:
         method = "POST /interactions/{webhook_id}/{webhook_token}/callback"
@@ -396,10 +403,6 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
 
 def _nonce(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:25] if key else secrets.token_hex(12)
-
-
-def _privately(text: str) -> dict[str, Any]:
-    return {"type": 4, "data": {"content": text, "flags": _EPHEMERAL}}
 
 
 def _content(outgoing: Outgoing) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def read_interaction(
         reply_context=f"{INTERACTION} {interaction.id} {interaction.token}",
         **common,
     )
-    return Heard(message=inbound, mentioned=True, command=True)
+    return Heard(message=inbound, mentioned=True, command=True, menu=True)
 
 
 def _chat(channel: ChannelWire) -> Chat:
@@ -214,8 +214,6 @@ def _text(message: PostWire, said: str) -> str:
     """Return what a message says, with mentions of others as names."""
     names = {user.id: user.global_name or user.username for user in message.mentions}
     text = _PERSON.sub(lambda found: f"@{names.get(found[1]) or found[1]}", said)
-    # Whether another bot may speak is decided by its naming us.
-    text = message.content if message.author.bot else text
     stickers = [f"[Sticker {each.get('name')}]" for each in message.sticker_items]
     shots = [each.get("message") or {} for each in message.message_snapshots]
     forwarded = [f"[Forwarded] {each.get('content', '')}" for each in shots]

@@ -29,8 +29,16 @@ PLACES = ("CHANNEL_CREATE", "CHANNEL_UPDATE", "THREAD_CREATE", "THREAD_UPDATE")
 _TAKEN = ("READY", "RESUMED", "GUILD_CREATE", "MESSAGE_CREATE", "INTERACTION_CREATE", *PLACES)
 _INTENTS = ("guilds", "guild_messages", "dm_messages", "message_content")
 SEND = "POST /channels/{channel_id}/messages"
-_TOKEN_HINT = "Check DISCORD_BOT_TOKEN: the whole token, as in Discord's Developer Portal."  # noqa: S105
-_INTENT_HINT = "Switch on the bot's Message Content Intent in Discord's Developer Portal."
+_PORTAL = "at discord.com/developers/applications, under Bot"
+_TOKEN_HINT = f"Copy the token again ({_PORTAL}: Reset Token) and set DISCORD_BOT_TOKEN to it."
+_CLOSED = {
+    4004: ("Discord does not accept the bot's token.", _TOKEN_HINT),
+    4014: (
+        "Discord does not give the bot the text of messages.",
+        f"Switch on the Message Content Intent ({_PORTAL}, Privileged Gateway Intents).",
+    ),
+}
+"""Close code -> what that means, and what to do."""
 _BY_CODE = {
     **dict.fromkeys((10008, 30046), FailureAction.SEND_NEW),
     **dict.fromkeys((10015, 10062, 50027, 160002), FailureAction.DROP_REPLY),
@@ -54,6 +62,8 @@ class Received(Struct, frozen=True):
     data: Mapping[str, Any]
     session: GatewaySession
     """As it is behind this event."""
+    missed: bool
+    """It was there before the connection: a resumed session brings it."""
 
 
 class DiscordApi:
@@ -66,6 +76,7 @@ class DiscordApi:
         self._troubles: tuple[type[Exception], ...] = ()
         self._session = GatewaySession()
         self._heard = False  # anything since the last connection was made
+        self._behind = True  # what comes was said before
         self.user_id = self.application_id = ""
 
     async def open(self) -> None:
@@ -136,11 +147,11 @@ class DiscordApi:
         self, sink: InboundSink, take: Callable[[Received], None], session: GatewaySession
     ) -> None:
         """Receive until cancelled, from where `session` was; raise what cannot be overcome."""
-        self._session, earlier = session, bool(session.id)
+        self._session = session
         parsers = {name: partial(self._take, name, take) for name in _TAKEN}
         self._client._connection.parsers = parsers  # noqa: SLF001 - see above
         while True:
-            self._heard = False
+            self._heard, self._behind = False, True
             try:
                 resumable = await self._connection(sink)
             except PlatformFailure as failure:
@@ -153,10 +164,8 @@ class DiscordApi:
             if resumable and not self._heard:
                 lost = PlatformFailure(FailureAction.RETRY, "Discord closed the connection.")
                 await self._patience.overcome(lost, sink)
-            elif not resumable and (self._heard or not earlier):
-                # Otherwise it was that of an earlier process, long over: no reason to wait.
-                await self._clock.sleep(random.uniform(1.0, 5.0))  # noqa: S311 - a pause
-            earlier = False
+            elif not resumable:
+                await self._clock.sleep(random.uniform(1.0, 5.0))  # noqa: S311 - as Discord wants
 
     async def _connection(self, sink: InboundSink) -> bool:
         """Connect and receive until the connection is over; return whether it can be resumed."""
@@ -184,8 +193,9 @@ class DiscordApi:
         if name == "READY":
             self._session = GatewaySession(ws.session_id, 0, str(ws.gateway))
         self._session = replace(self._session, sequence=ws.sequence or 0)
-        self._heard = True
-        take(Received(name, data if isinstance(data, Mapping) else {}, self._session))
+        self._heard, self._behind = True, self._behind and name not in ("READY", "RESUMED")
+        known = data if isinstance(data, Mapping) else {}
+        take(Received(name, known, self._session, missed=self._behind))
 
     def _failure(self, name: str, error: Any) -> PlatformFailure:
         library = self._library
@@ -196,8 +206,8 @@ class DiscordApi:
             code = getattr(error, "code", 4004)
             fatal = code == 4004 or 4010 <= code <= 4014
             action = FailureAction.FATAL if fatal else FailureAction.RETRY
-            hint = {4004: _TOKEN_HINT, 4014: _INTENT_HINT}.get(code, "")
-            return PlatformFailure(action, f"Discord refused the connection ({code}).", hint=hint)
+            message, hint = _CLOSED.get(code, ("Discord refused the connection.", ""))
+            return PlatformFailure(action, f"{message} ({code})", hint=hint)
         if isinstance(error, library.HTTPException) and (error.status < 500 or error.status == 501):
             return _refused(name, error)
         why = " ".join(str(error).split())[:200] or type(error).__name__

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from hermes.domain.entry_points import load_entry_point
+from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.platform import (
@@ -38,7 +39,7 @@ class ChatAdapter(Generic[S]):
 
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None: ...
 
-    async def _answer(self, press: ButtonPress, text: str) -> None: ...
+    async def _answer(self, asked: ButtonPress | InboundMessage, text: str) -> None: ...
 
 
 def make_adapter(platform: ChatPlatform, request: AdapterRequest) -> Adapter:

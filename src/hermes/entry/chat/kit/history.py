@@ -81,19 +81,20 @@ class CatchUp(Generic[M]):
         self._most = most
         self.current: set[str] = set()
         """Places of which nothing is missing."""
+        self.moved = False
+        """Whether anything for us came since the marks were saved."""
 
-    async def commit(self, meanings: Meanings[M], hand_over: HandOver) -> bool:
-        """Have messages taken, then note how far we are; return whether any was for us."""
+    async def commit(self, meanings: Meanings[M], hand_over: HandOver) -> None:
+        """Have messages taken, then note how far we are."""
         await hand_over([item for _, item in meanings if item is not None])
-        some, rules = False, self._rules()
+        rules = self._rules()
         for message, item in meanings:
             addressed = item is not None and not judge(item, rules)
             self.marks.heard(message, addressed=addressed)
-            some = some or addressed
+            self.moved = self.moved or addressed
             if item is not None and addressed and item.message.thread_id is not None:
                 # From here on its thread is one that we take part in.
                 self.marks.last.setdefault(item.message.thread_id, message.id)
-        return some
 
     async def read(self, places: Iterable[str], hand_over: HandOver) -> None:
         """Have taken what was missed in places, each once in a connection; oldest first."""

@@ -46,6 +46,10 @@ class Heard(Struct, frozen=True, kw_only=True):
     """A command that is not addressed to another bot."""
     joined: bool = False
     """In a thread that we take part in, where nobody has to name us again."""
+    missed: bool = False
+    """Said while nobody listened."""
+    menu: bool = False
+    """From the platform's own menu: whoever may not use it is told so, and nobody else."""
 
 
 V = TypeVar("V")
@@ -162,6 +166,7 @@ async def batches(queue: asyncio.Queue[V]) -> AsyncIterator[list[V]]:
 HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[bool]]
 """Takes a batch; when it returns, all of it is in the inbox or deliberately left out. False: all
 of its messages were left out."""
+_REFUSED = "You cannot use this here."
 
 
 def names_between(earlier: Sequence[str], later: str | None) -> Iterator[str]:
@@ -182,11 +187,11 @@ class MessageIntake:
     def __init__(
         self,
         settings: Callable[[], ChatSettings],
-        answer: Callable[[ButtonPress, str], Awaitable[None]],
+        answer: Callable[[ButtonPress | InboundMessage, str], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._answer = answer
-        """Shows a short text to whoever pressed a button."""
+        """Shows a short text to whoever pressed a button or used a menu, and to nobody else."""
         self._observed = _Observed()
         self._albums: Recent[None] = Recent(200)
         self._seen: Recent[None] = Recent(20_000)
@@ -216,30 +221,34 @@ class MessageIntake:
             taken = [
                 group.create_task(self._hand_over(each, sink, answers)) for each in chats.values()
             ]
-        return any(task.result() for task in taken)
+        names = {name for task in taken for name in task.result()}
+        for message in [each.message for each in items if isinstance(each, Heard) and each.menu]:
+            if message.native_id not in names:
+                answers.create_task(self._answered(message, _REFUSED))
+        return bool(names)
 
     async def _hand_over(
         self,
         items: Sequence[InboundMessage | ButtonPress | _Overheard],
         sink: InboundSink,
         answers: asyncio.TaskGroup,
-    ) -> bool:
-        taken = False
+    ) -> list[str]:
+        taken = list[str]()
         for item in items:
             if isinstance(item, InboundMessage):
-                taken = await sink.message(item) or taken
+                taken += [item.native_id] if await sink.message(item) else []
             elif isinstance(item, _Overheard):
                 await sink.overheard(item.message)
             else:
                 answers.create_task(self._answered(item, await sink.press(item)))
         return taken
 
-    async def _answered(self, press: ButtonPress, text: str) -> None:
+    async def _answered(self, asked: ButtonPress | InboundMessage, text: str) -> None:
         try:
-            await self._answer(press, text)
+            await self._answer(asked, text)
         except PlatformFailure as failure:
             if failure.action is not FailureAction.WAIT:
-                _LOG.warning("A button press could not be answered: %s", failure)
+                _LOG.warning("%s could not be answered: %s", asked.native_id, failure)
 
     def _heard(
         self, items: Sequence[Heard | ButtonPress]
@@ -258,7 +267,7 @@ class MessageIntake:
             message, may_listen = item.message, reason == NOT_MENTIONED
             if not reason or (may_listen and message.group_id in self._albums):
                 said = self._observed.take(message) if observing else ""
-                yield replace(message, context=said) if said else message
+                yield replace(message, context=said, mentioned=item.mentioned, missed=item.missed)
             else:
                 _LOG.debug("Ignored message %s: %s", message.native_id, reason)
                 if may_listen and observing:

@@ -31,6 +31,8 @@ _CONFLICTS = 4
 _CONFLICT_WINDOW = 300.0
 _TOO_QUICK = 0.2
 """A server that answers empty polls at once does not hold them; it is not hammered."""
+_AT_ONCE = 1.0
+"""Seconds within which a poll brings what waits already."""
 _CHECK_SECONDS = 60.0
 _CHECKS = 5
 Check = Callable[[], Awaitable[None]]
@@ -90,6 +92,8 @@ class Polling:
         self._clock = clock
         self._patience = Patience(clock)
         self._conflicts: list[float] = []
+        self.behind = True
+        """What comes was said before: no poll had to wait since the last trouble."""
 
     async def run(
         self,
@@ -112,9 +116,11 @@ class Polling:
             try:
                 found = await ask(offset if self._clock.now() - at < offset_life else None)
             except PlatformFailure as failure:
+                self.behind = True
                 await self._overcome(failure, sink)
                 continue
             self._patience.worked()
+            self.behind = self.behind and bool(found) and loop.time() - asked_at < _AT_ONCE
             sink.alive()
             if not found:
                 if loop.time() - asked_at < _TOO_QUICK:

@@ -102,7 +102,7 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
                 items += [] if self._intake.has_seen(item.native_id) else [item]
                 self._intake.seen(item.native_id)
             else:
-                items.append(item)
+                items.append(replace(item, missed=again > 0))
                 chat, thread = item.message.chat, item.message.thread_id
                 self._teams[chat.id] = chat.scope_id or ""
                 if thread and (item.mentioned or item.command or item.joined):
@@ -118,14 +118,26 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
         shown = texts_in(person.get("profile"), "display_name")
         return next(filter(None, (*shown, *texts_in(person, "real_name", "name"))), "")
 
-    async def _answer(self, press: ButtonPress, text: str) -> None:
-        """Tell whoever pressed a button, and nobody else, why that did not count."""
-        if text != NOTED:
-            thread = press.native_id.partition(" ")[0]
-            place = {"channel": press.chat.id, "user": press.sender.id}
-            fields = place | ({"thread_ts": thread} if thread else {}) | {"text": text}
-            client = self._known.workspaces[press.chat.scope_id or ""].client
-            await self._api.call(client, "chat_postEphemeral", fields)
+    async def _answer(self, asked: ButtonPress | InboundMessage, text: str) -> None:
+        """Tell whoever pressed a button or used a command why that did not count."""
+        if text == NOTED:
+            return
+        thread = asked.native_id.partition(" ")[0] if isinstance(asked, ButtonPress) else None
+        user, chat = asked.sender.id, asked.chat
+        target = Target(
+            platform=asked.platform,
+            account=asked.account,
+            chat_id=chat.id,
+            thread_id=thread or None,
+            context=f"{chat.scope_id} {user}",
+        )
+        fields = {"user": user, "text": text}
+        try:
+            await self._call(target, "chat_postEphemeral", _place(target, "channel") | fields)
+        except PlatformFailure as failure:
+            if failure.moved_to is None:
+                raise
+            await self._call(target, "chat_postMessage", {"channel": user, "text": text})
 
     # -- messages ----------------------------------------------------------------------
 

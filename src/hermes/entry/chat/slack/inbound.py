@@ -122,7 +122,7 @@ def _slash(payload: Mapping[str, Any], known: Known) -> Heard | str:
         sent_at=known.clock.now(),
         reply_context=f"{us.team_id} {user}",
     )
-    return Heard(message=inbound, mentioned=True, command=bool(name))
+    return Heard(message=inbound, mentioned=True, command=bool(name), menu=True)
 
 
 def _press(payload: Mapping[str, Any], known: Known) -> ButtonPress | str:

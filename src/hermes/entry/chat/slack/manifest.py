@@ -16,6 +16,8 @@ PLATFORM = ChatPlatform(
         deletes=True,
         threads=True,
         buttons=True,
+        # Slack keeps `/` for itself, and in threads it does not work.
+        command_mark="!",
         typing=True,
         reactions=True,
         media=frozenset({"image", "voice", "audio", "video", "document"}),

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import (
     AdapterRequest,
@@ -186,6 +187,7 @@ class TelegramAdapter(ChatAdapter[TelegramSettings]):
         """Hand a batch over; return the number after its last update."""
         updates, next_number = decode_updates(raws, UpdateWire, "update_id")
         items, bot = list[Heard | ButtonPress](), self._me()
+        missed = self._settings.webhook is None and self._polling.behind
         for update in updates:
             message = update.message or update.channel_post
             if message and not (message.sender and message.sender.id == bot.id):
@@ -193,14 +195,16 @@ class TelegramAdapter(ChatAdapter[TelegramSettings]):
             item = parse(update, bot)
             if isinstance(item, str):
                 _LOG.debug("Ignored update %s: %s", update.update_id, item)
+            elif isinstance(item, Heard):
+                items.append(msgspec.structs.replace(item, missed=missed))
             else:
                 items.append(item)
         await hand_over(items)
         return next_number
 
-    async def _answer(self, press: ButtonPress, text: str) -> None:
+    async def _answer(self, asked: ButtonPress | InboundMessage, text: str) -> None:
         """Let go of a pressed button; too late is fine."""
-        fields = {"callback_query_id": press.native_id, "text": text[:_TOAST_LENGTH]}
+        fields = {"callback_query_id": asked.native_id, "text": text[:_TOAST_LENGTH]}
         try:
             await self._api.call("answerCallbackQuery", fields, bool)
         except PlatformFailure as failure:
