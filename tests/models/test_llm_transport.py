@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fakes.model_client import InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.models.client import ModelClient, RetryPolicy
 from hermes.models.transport import Transport
+from hermes.models.wire import WireFault
 
 ONCE = RetryPolicy(max_retries=0)
 
@@ -22,11 +24,13 @@ def test_only_the_transport_knows_the_http_library() -> None:
     users = [
         path.name for path in folder.rglob("*.py") if "import httpcore2" in path.read_text("utf-8")
     ]
-    assert sorted(users) == ["network.py", "transport.py"]
+    assert users == ["transport.py"]
 
 
 def test_the_http_library_is_not_imported_before_the_first_call() -> None:
-    code = "import hermes.models.client, sys; sys.exit('httpcore2' in sys.modules)"
+    code = (
+        "import hermes.models.client, sys; assert not {'httpcore2', 'httptools'} & {*sys.modules}"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -103,3 +107,68 @@ async def test_a_stream_with_the_wrong_content_type_is_recognised() -> None:
         reply = await client.complete(ask())
         await client.close()
     assert reply.message.text == "hey"
+
+
+EVENT = b'data: {"choices":[{"delta":{"content":"hey"},"finish_reason":"stop"}]}\n\n'
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (HEAD + b"\r\n" + EVENT, "hey"),
+        (HEAD + b"content-length: %d\r\n\r\n" % len(EVENT) + EVENT, "hey"),
+        (CHUNKED + CHUNK + b"0\r\n\r\n", "hey"),
+        (CHUNKED + CHUNK, FailureKind.CONNECTION),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"\r\n" + EVENT, "hey"),
+        (CHUNKED + CHUNK[:-9], FailureKind.CONNECTION),
+        (CHUNKED + b"what?", FailureKind.CONNECTION),
+        (HEAD[:20], FailureKind.CONNECTION),
+        (b"", FailureKind.CONNECTION),
+        (b"SSH-2.0-OpenSSH\r\n", FailureKind.CONNECTION),
+        (HEAD + b"x: " + b"y" * 200_000, FailureKind.CONNECTION),
+    ],
+)
+async def test_answers_are_read_to_their_end_however_that_is_marked(
+    answer: bytes, expected: object
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for at in range(0, len(answer), 40_000):
+            writer.write(answer[at : at + 40_000])
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        route = route_to(FakeModelServer(), base_url=f"http://127.0.0.1:{port}/v1")
+        client = client_of(route, policy=ONCE)
+        try:
+            found: object = (await client.complete(ask())).message.text
+        except ModelFailure as failure:
+            found = failure.kind
+        await client.close()
+    assert found == expected
+
+
+async def test_a_key_that_is_no_header_is_refused_before_anything_is_sent() -> None:
+    async with FakeModelServer() as server:
+        with pytest.raises(WireFault):
+            await Transport().get(f"{server.base_url}/models", "key\r\nx-more: 1")
+        assert server.connections == 0
+
+
+async def test_models_behind_a_proxy_are_asked_through_it() -> None:
+    async with FakeModelServer() as server:
+        transport = Transport(lambda _: f"http://me:pass@127.0.0.1:{server.port}")
+        client = ModelClient(
+            [route_to(server, base_url="http://far.example/v1")],
+            clock=InstantClock(),
+            transport=transport,
+        )
+        with suppress(ModelFailure):
+            await client.complete(ask())
+        await transport.close()
+    assert server.connections > 0

@@ -166,6 +166,11 @@ TurnEvent = (
 )
 
 
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
 class TurnStream:
     def __init__(self, turn_id: str, session_id: str) -> None:
         self.turn_id = turn_id
@@ -202,8 +207,7 @@ class TurnStream:
             tap(event)
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            _wake(waiter)
 
     def tap(self, seen: Callable[[TurnEvent], None]) -> None:
         """Call `seen` with each further event as it is emitted; it must be quick and never fail."""
@@ -237,6 +241,20 @@ class TurnStream:
             self._waiters.append(waiter)
             await waiter
         return self._events[position:]
+
+    async def linger(self, seconds: float) -> None:
+        """Let events gather for a moment, or to the end if that is sooner."""
+        if self._finished is not None:
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.create_future()
+        timer = loop.call_later(seconds, _wake, end)
+        self._ends.append(end)
+        try:
+            await end
+        finally:
+            timer.cancel()
+            self._ends.remove(end)
 
     async def wait(self) -> TurnFinished:
         if self._finished is None:

@@ -1,8 +1,8 @@
-"""HTTP to models; the only module of the model wire that knows the HTTP library.
+"""HTTP to models: directly (`http1`), or through a proxy by the HTTP library, known here only.
 
 Every wait has a bound: connect, first byte, idle and total, kept by one
 timeout scope that each arrival of bytes moves on. Leaving the exchange in any
-way before the end, cancellation included, closes the connection. The library
+way before the end, cancellation included, closes the connection. What speaks HTTP
 is imported with the first call.
 """
 
@@ -10,7 +10,8 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     import httpcore2
+
+    from hermes.models.http1 import ConnectionPool, Receiver
 
 
 _MAX_DOCUMENT = 64 * 1024 * 1024
@@ -43,7 +46,7 @@ class Transport:
 
     def __init__(self, proxy_of: ProxyOf = lambda _: None) -> None:
         self._proxy_of = proxy_of
-        self._pools: dict[tuple[object, ...], httpcore2.AsyncConnectionPool] = {}
+        self._pools: dict[tuple[object, ...], ConnectionPool | httpcore2.AsyncConnectionPool] = {}
 
     async def exchange(
         self,
@@ -54,12 +57,17 @@ class Transport:
         notice: float,
     ) -> None:
         """Send `call` and feed the answer to `decoder`; raise `WireFault` on anything else."""
-        pool = self._pool(call)
         patience = _Patience(timeouts, waiting, notice)
+        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        headers["accept"] = "text/event-stream" if call.stream else "application/json"
+        headers["user-agent"] = "hermes"
+        whole = msgspec.structs.replace(call, headers=headers | call.headers)
+        receiver = _Answer(decoder, patience)
         try:
             async with asyncio.timeout_at(patience.first_deadline()) as scope:
                 patience.watch(scope)
-                await self._exchange(pool, call, decoder, patience)
+                await self._send("POST", whole, receiver, timeouts.connect)
+                receiver.end()
         except TimeoutError as error:
             if decoder.done:
                 return
@@ -68,7 +76,7 @@ class Transport:
             raise WireFault("One event is too large.", kind=FailureKind.MALFORMED) from error
         except msgspec.MsgspecError as error:
             raise WireFault(str(error), kind=FailureKind.MALFORMED) from error
-        except _http_errors() as error:
+        except (_http1().NoConnection, _http1().BrokenAnswer, OSError, ValueError) as error:
             if decoder.done:
                 return
             raise _connection_fault(error, patience) from error
@@ -84,22 +92,18 @@ class Transport:
 
         Without a body it is fetched, else the body is sent. The caller keeps the time.
         """
-        pool, method = self._pool(call), "POST" if call.body else "GET"
-        headers, content = list(call.headers.items()), call.body or None
-        body = b""
+        found = _SmallDocument()
         try:
-            async with pool.stream(method, call.url, headers=headers, content=content) as response:
-                async for chunk in response.aiter_stream():
-                    body += chunk
-                    if len(body) > _MAX_SMALL_DOCUMENT:
-                        raise WireFault("The document is too large.", kind=FailureKind.MALFORMED)
-                return response.status, body
-        except _http_errors() as error:
+            await self._send("POST" if call.body else "GET", call, found, None)
+        except (_http1().NoConnection, _http1().BrokenAnswer, OSError, ValueError) as error:
             raise WireFault(str(error), kind=FailureKind.CONNECTION) from error
+        return found.status, found.content
 
     async def warm(self, call_url: str) -> None:
-        """Import the library and prepare a pool, so that the first call need not."""
-        await asyncio.to_thread(_library)
+        """Import what speaks HTTP and prepare a pool, so that the first call need not."""
+        await asyncio.to_thread(_http1)
+        if call_url.startswith("https:") or self._proxy_of(call_url):
+            await asyncio.to_thread(_library)
         self._pool(WireCall(url=call_url, headers={}, body=b"", stream=False))
 
     async def close(self) -> None:
@@ -107,53 +111,56 @@ class Transport:
         for pool in pools.values():
             await pool.aclose()
 
-    def _pool(self, call: WireCall) -> "httpcore2.AsyncConnectionPool":
+    def _pool(self, call: WireCall) -> "ConnectionPool | httpcore2.AsyncConnectionPool":
         # Loading certificates takes as long as a whole local call: only for TLS.
         secure = call.url.startswith("https:")
         proxy = self._proxy_of(call.url)
         key = (asyncio.get_running_loop(), secure, proxy, call.verify, call.ca_file)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = _new_pool(call, proxy, secure=secure)
+            context = _ssl_context(call) if secure else None
+            pool = _proxied(proxy, context) if proxy else _http1().ConnectionPool(context)
+            self._pools[key] = pool
         return pool
 
-    async def _exchange(
-        self,
-        pool: "httpcore2.AsyncConnectionPool",
-        call: WireCall,
-        decoder: Decoder,
-        patience: "_Patience",
+    async def _send(
+        self, method: str, call: WireCall, receiver: "Receiver", connect: float | None
     ) -> None:
-        headers = {"content-type": "application/json", "accept-encoding": "identity"}
-        headers["accept"] = "text/event-stream" if call.stream else "application/json"
-        headers["user-agent"] = "hermes"
-        answer = pool.stream(
-            "POST",
-            call.url,
-            headers=list((headers | call.headers).items()),
-            content=call.body,
-            extensions={"timeout": {"connect": patience.timeouts.connect}},
+        from hermes.models.http1 import (  # noqa: PLC0415 - with the first call
+            ConnectionPool,
+            request_bytes,
         )
-        async with answer as response:
-            patience.connected = True
-            if response.status >= 300:
-                raise await _http_fault(response)
-            await _receive(response, decoder, patience)
+
+        pool = self._pool(call)
+        if isinstance(pool, ConnectionPool):
+            request = request_bytes(method, call.url, call.headers, call.body)
+            await pool.exchange(call.url, request, receiver, connect)
+            return
+        with _library_faults():
+            answer = pool.stream(
+                method,
+                call.url,
+                headers=list(call.headers.items()),
+                content=call.body or None,
+                extensions={"timeout": {"connect": connect}},
+            )
+            async with answer as response:
+                receiver.head(response.status, _headers(response))
+                async for chunk in response.aiter_stream():
+                    receiver.body(chunk)
 
 
-def _new_pool(
-    call: WireCall, proxy: str | None, *, secure: bool
-) -> "httpcore2.AsyncConnectionPool":
+def _proxied(proxy: str, context: ssl.SSLContext | None) -> "httpcore2.AsyncConnectionPool":
+    parts = urlsplit(proxy)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     library = _library()
-    from hermes.models.network import StreamBackend  # noqa: PLC0415 - imports the library
-
     pool: httpcore2.AsyncConnectionPool = library.AsyncConnectionPool(
-        ssl_context=_ssl_context(call) if secure else None,
-        proxy=_proxy(proxy) if proxy else None,
+        ssl_context=context,
+        proxy=library.Proxy(bare, auth=auth),
         max_connections=None,
         max_keepalive_connections=64,
         keepalive_expiry=60.0,
-        network_backend=StreamBackend(),
     )
     return pool
 
@@ -163,54 +170,81 @@ def _ssl_context(call: WireCall) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        return context
-    if call.ca_file:
-        return ssl.create_default_context(cafile=call.ca_file)
-    found: ssl.SSLContext = _library().default_ssl_context()
-    return found
+    elif call.ca_file:
+        context = ssl.create_default_context(cafile=call.ca_file)
+    else:
+        context = _library().default_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-def _proxy(url: str) -> "httpcore2.Proxy":
-    parts = urlsplit(url)
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    proxy: httpcore2.Proxy = _library().Proxy(bare, auth=auth)
-    return proxy
+class _Answer:
+    """Feeds what comes to a decoder: events, or one document."""
 
+    def __init__(self, decoder: Decoder, patience: "_Patience") -> None:
+        self._decoder = decoder
+        self._patience = patience
+        self._parser = SseParser()
+        self._document: list[bytes] | None = None
+        """Its pieces, where the answer is one document, or an error."""
+        self._size = 0
+        self._sniffing = False
 
-async def _receive(response: "httpcore2.Response", decoder: Decoder, patience: "_Patience") -> None:
-    kind = _headers(response).get("content-type", "").partition(";")[0].strip().lower()
-    stream = response.aiter_stream()
-    if kind.endswith("json"):
-        decoder.feed_document(await _document(stream, patience))
-        return
-    parser = SseParser()
-    sniffing = kind != "text/event-stream"
-    async for chunk in stream:
-        if sniffing and chunk.strip():
+    def head(self, status: int, headers: dict[str, str]) -> None:
+        self._status, self._headers = status, headers
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if status >= 300 or kind.endswith("json"):
+            self._document = []
+        self._sniffing = kind != "text/event-stream"
+
+    def body(self, chunk: bytes) -> None:
+        if self._sniffing and self._document is None and chunk.strip():
+            self._sniffing = False
             if chunk.lstrip().startswith(b"{"):
-                decoder.feed_document(chunk + await _document(stream, patience))
-                return
-            sniffing = False
-        patience.arrived()
-        for data in parser.feed(chunk):
-            decoder.feed(data)
-        if decoder.done:
-            patience.drain()
-    for data in parser.close():
-        decoder.feed(data)
+                self._document = []
+        if self._document is not None:
+            self._add(self._document, chunk)
+            return
+        self._patience.arrived()
+        for data in self._parser.feed(chunk):
+            self._decoder.feed(data)
+        if self._decoder.done:
+            self._patience.drain()
 
-
-async def _document(stream: AsyncIterator[bytes], patience: "_Patience") -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in stream:
-        patience.arrived()
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > _MAX_DOCUMENT:
+    def _add(self, document: list[bytes], chunk: bytes) -> None:
+        document.append(chunk)
+        self._size += len(chunk)
+        if self._status >= 300:
+            if self._size >= _MAX_ERROR_BODY:
+                self.end()
+            return
+        self._patience.arrived()
+        if self._size > _MAX_DOCUMENT:
             raise FrameTooLarge
-    return b"".join(chunks)
+
+    def end(self) -> None:
+        """Take it that nothing more comes."""
+        if self._document is None:
+            for data in self._parser.close():
+                self._decoder.feed(data)
+            return
+        whole = b"".join(self._document)
+        if self._status >= 300:
+            raise _http_fault(self._status, self._headers, whole)
+        self._decoder.feed_document(whole)
+
+
+class _SmallDocument:
+    status = 0
+    content = b""
+
+    def head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
+        self.status = status
+
+    def body(self, chunk: bytes) -> None:
+        self.content += chunk
+        if len(self.content) > _MAX_SMALL_DOCUMENT:
+            raise WireFault("The document is too large.", kind=FailureKind.MALFORMED)
 
 
 class _Patience:
@@ -228,7 +262,6 @@ class _Patience:
         self._draining = False
         self._next_notice = notice
         self._timer: asyncio.TimerHandle | None = None
-        self.connected = False
         self.received = False
 
     def first_deadline(self) -> float:
@@ -291,29 +324,37 @@ class _Patience:
         self._arm()
 
 
+def _http1() -> "ModuleType":
+    from hermes.models import http1  # noqa: PLC0415 - most commands call no model
+
+    return http1
+
+
 def _library() -> "ModuleType":
-    import httpcore2  # noqa: PLC0415 - takes 100 ms, and most commands call no model
+    import httpcore2  # noqa: PLC0415 - takes 100 ms
 
     return httpcore2
 
 
-def _http_errors() -> tuple[type[Exception], ...]:
-    library = _library()
-    return (
-        library.TimeoutException,
-        library.NetworkError,
-        library.ProtocolError,
-        library.ProxyError,
-        library.UnsupportedProtocol,
-        ssl.SSLError,
-        OSError,
-        ValueError,  # not a valid address
-    )
+@contextmanager
+def _library_faults() -> Iterator[None]:
+    """Say what went wrong at a proxy in the words of `http1`."""
+    library, http1 = _library(), _http1()
+    try:
+        yield
+    except library.TimeoutException as error:
+        raise http1.ConnectionLate from error
+    except library.ConnectError as error:
+        raise http1.NoConnection(str(error)) from error
+    except (library.NetworkError, library.ProtocolError, library.ProxyError) as error:
+        raise http1.BrokenAnswer(str(error)) from error
+    except library.UnsupportedProtocol as error:
+        raise ValueError(str(error)) from error
 
 
 def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
-    library = _library()
-    if isinstance(error, library.TimeoutException):
+    http1 = _http1()
+    if isinstance(error, http1.ConnectionLate):
         return WireFault("the connection could not be made in time", kind=FailureKind.TIMEOUT)
     chain: BaseException | None = error
     while chain is not None:
@@ -323,11 +364,11 @@ def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
     text = _bounded(str(error)) or type(error).__name__
     if failed := re.search(r"\[Errno (\d+)\] Connect call failed", text):
         text = os.strerror(int(failed[1])).lower()
-    if isinstance(error, library.UnsupportedProtocol | ValueError):
+    if isinstance(error, ValueError):
         return WireFault(f"the address is not usable: {text}", kind=FailureKind.BAD_REQUEST)
     if patience.received:
         return WireFault(f"the connection broke: {text}", kind=FailureKind.CONNECTION)
-    refused = isinstance(error, library.ConnectError)
+    refused = isinstance(error, http1.NoConnection)
     return WireFault(text, kind=FailureKind.CONNECTION, connected=not refused)
 
 
@@ -337,17 +378,11 @@ def _headers(response: "httpcore2.Response") -> dict[str, str]:
     }
 
 
-async def _http_fault(response: "httpcore2.Response") -> WireFault:
-    body = b""
-    async for chunk in response.aiter_stream():
-        body += chunk
-        if len(body) >= _MAX_ERROR_BODY:
-            break
+def _http_fault(status: int, headers: dict[str, str], body: bytes) -> WireFault:
     message, code = _error_text(body[:_MAX_ERROR_BODY])
-    headers = _headers(response)
-    if 300 <= response.status < 400 and "location" in headers:
+    if 300 <= status < 400 and "location" in headers:
         message = f"it redirects to {headers['location']}"
-    return WireFault(_bounded(message), status=response.status, headers=headers, code=code)
+    return WireFault(_bounded(message), status=status, headers=headers, code=code)
 
 
 def _error_text(body: bytes) -> tuple[str, str]:

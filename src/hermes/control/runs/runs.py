@@ -174,6 +174,9 @@ MAX_REFUSED = 1000
 POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 
+GATHER_SECONDS = 0.01
+"""How long pieces that follow each other closely are gathered: each look costs as much as many."""
+
 OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
@@ -508,7 +511,8 @@ class Runs(Follower):
     async def batches(self, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
         """Yield the events of the run's turn from their beginning, as they come.
 
-        Whatever has come since the last look comes together. A turn that has
+        Whatever has come since the last look comes together; where pieces come faster than
+        anybody reads, that is a hundred times a second. A turn that has
         ended already is told from the ledger: fewer deltas, the same content.
         The last event is always a `TurnFinished`, and comes when the outcome
         of the run is durable.
@@ -523,11 +527,14 @@ class Runs(Follower):
             await live.ended.wait()
             yield await self._told(live.ended_as or run)
             return
-        position = 0
+        position, last, loop = 0, 0.0, asyncio.get_running_loop()
         while batch := await stream.more(position):
             position += len(batch)
             if not isinstance(batch[-1], TurnFinished):
+                hurries, last = loop.time() - last < 2 * GATHER_SECONDS, loop.time()
                 yield batch
+                if hurries:
+                    await stream.linger(GATHER_SECONDS)
                 continue
             if len(batch) > 1:
                 yield batch[:-1]
