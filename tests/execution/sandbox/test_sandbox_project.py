@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import zipfile
@@ -569,3 +570,28 @@ async def test_the_harmless_never_ask_in_the_sandbox(person: Person) -> None:
         if await person.judged(line["command"], env) is not Gate.ALLOW
     ]
     assert asked == []
+
+
+async def test_programs_planted_on_the_path_do_not_start_the_next_command(person: Person) -> None:
+    env = await person.open()
+    mark = person.home / "was-outside"
+    (person.project / ".venv/bin").mkdir(parents=True)
+    plant = f'#!/bin/sh\ntouch {mark} /tmp/was-run\nexec /usr/bin/${{0##*/}} "$@"\n'
+    for name in ("sh", "nsenter", "setpriv", "bash"):
+        await env.write(f".venv/bin/{name}", plant.encode())
+    assert await says(env, "chmod +x .venv/bin/*; echo planted") == "planted"
+    assert await says(env, "ls /tmp/was-run; echo next") != "next"
+    assert not mark.exists()
+    assert not (await sh(env, "ls /tmp/was-run")).output.startswith("/tmp")
+    assert await says(env, "sh -c 'ls /tmp/was-run'") == "/tmp/was-run"
+
+
+async def test_a_command_is_one_process_and_only_it_is_confined(person: Person) -> None:
+    env = await person.open()
+    await says(env, "true")
+    first, second = [int(await says(env, "echo $$")) for _ in range(2)]
+    assert second - first == 1  # what enters, restores and saves starts nothing more inside
+    filtered = "grep -c '^Seccomp:.*[12]$' /proc/self/status"
+    assert await says(env, filtered) == "1"
+    own = await asyncio.to_thread(Path(f"/proc/self/task/{os.getpid()}/status").read_text)
+    assert "Seccomp:\t0" in own

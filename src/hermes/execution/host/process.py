@@ -2,15 +2,22 @@
 
 A child runs in a session of its own, so that it and its children can be
 signalled as one group and never reach our terminal. Its output comes through
-a pipe that belongs to us, not to asyncio's transport: the exit of the main
-process is then seen at once even when a grandchild keeps the pipe open.
+a pipe of its own: the exit of the main process is seen at once even when a
+grandchild keeps the pipe open.
+
+Nothing runs between fork and exec, so that the kernel need not copy our memory
+first: what confines a child is put on the thread that starts it, and inherited.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor, Executor
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -27,6 +34,8 @@ KILL_GRACE = 2.0
 _LINGER = 0.1
 """How long output may still arrive after the main process has ended."""
 _POLL = 0.02
+_MAX_AT_ONCE = 65_536
+"""Bytes of input that are written without a thread."""
 _RM_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
@@ -120,8 +129,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Give it a terminal; what is written to its input is then typed there."""
     errors: int | None = None
     """A descriptor for its standard error; None: it goes where the output goes."""
-    confine: Callable[[], None] | None = None
-    """Runs in the child before the program: nothing that takes a lock."""
+    launcher: Executor | None = None
+    """Starts it from a thread whose confinement it inherits."""
 
     async def start(self, sink: Callable[[bytes], None]) -> "Child":
         return await Child.start(self, sink)
@@ -178,41 +187,48 @@ async def remove_trees(*paths: str | Path) -> None:
         await run(remove, timeout=300.0, max_output=4096)
 
 
-class Child(ExitWatch, asyncio.SubprocessProtocol):
+class Child(ExitWatch):
     """A running child process and its group."""
 
-    _transport: asyncio.SubprocessTransport
-
-    def __init__(self, output: OutputPipe, stdin: int | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], output: OutputPipe, stdin: int | None
+    ) -> None:
         super().__init__()
+        self._process = process
+        self.pid = process.pid
         self._output = output
         self._stdin = stdin
+        self._watch()
 
     @classmethod
     async def start(cls, launch: Launch, sink: Callable[[bytes], None]) -> Self:
         if launch.pty:
             ends = terminal()
-        elif launch.stdin is not None:
+        elif len(launch.stdin or b"") > _MAX_AT_ONCE:
             ends = await asyncio.to_thread(pipes, launch.stdin, interactive=False)
         else:
-            ends = pipes(None, interactive=launch.interactive)
-        output = OutputPipe(ends.output, sink)
-        try:
-            _, child = await asyncio.get_running_loop().subprocess_exec(
-                lambda: cls(output, ends.input),
-                *launch.argv,
+            ends = pipes(launch.stdin, interactive=launch.interactive)
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                launch.argv,
                 stdin=ends.child_in,
                 stdout=ends.child_out,
                 stderr=ends.child_out if launch.errors is None else launch.errors,
-                env=dict(launch.env),
+                env=launch.env,
                 cwd=launch.cwd,
                 start_new_session=True,
-                preexec_fn=launch.confine,
             )
+
+        output = OutputPipe(ends.output, sink)
+        try:
+            # Not awaited: it takes no time, and nobody else would end a process that was started.
+            process = launch.launcher.submit(start).result() if launch.launcher else start()
+            return cls(process, output, ends.input)
         except BaseException as error:
             output.close()
             close(ends.input)
-            if isinstance(error, (OSError, ValueError)):
+            if isinstance(error, (OSError, ValueError, BrokenExecutor)):
                 raise HermesError(
                     f"Cannot start `{launch.argv[0]}`: {error}.",
                     hint="Check that the program is installed and the directory exists.",
@@ -220,22 +236,32 @@ class Child(ExitWatch, asyncio.SubprocessProtocol):
             raise
         finally:
             close(ends.child_in, ends.child_out)
-        return child
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        self.pid = transport.get_pid()
+    def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                fd = os.pidfd_open(self.pid)
+                loop.add_reader(fd, self._exited, loop, fd)
+                return
 
-    def process_exited(self) -> None:
+        def wait() -> None:
+            self._process.wait()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._finish)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def _exited(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+        loop.remove_reader(fd)
+        os.close(fd)
+        self._process.wait()
         self._finish()
 
     @property
     def exit_code(self) -> int | None:
-        code = self._transport.get_returncode()
-        if code is None:
-            return None
-        return 128 - code if code < 0 else code
+        code = self._process.returncode
+        return 128 - code if code is not None and code < 0 else code
 
     def drain(self) -> None:
         self._output.drain()
@@ -265,7 +291,6 @@ class Child(ExitWatch, asyncio.SubprocessProtocol):
         finally:
             self._output.close()
             self.close_stdin()
-            self._transport.close()
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)

@@ -51,8 +51,10 @@ _SAVE = (
     " {snapshot}builtin pwd >|{cwd}; fi; }} 2>/dev/null"
 )
 # Functions come back with every later command, so no more of them are kept than that takes no time.
+# They are read back from the file because a shell that runs in `$()` would take longer.
 _SNAPSHOT = (
-    "__hermes_code=$(declare -f); [[ ${{#__hermes_code}} -gt 262144 ]] && __hermes_code=;"
+    "declare -f >|{env}; IFS= builtin read -rd '' __hermes_code <{env};"
+    " [[ ${{#__hermes_code}} -gt 262144 ]] && __hermes_code=;"
     ' {{ export -p; builtin printf "%s\\n" "$__hermes_code"; }} >|{env} && '
 )
 

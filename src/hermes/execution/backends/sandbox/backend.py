@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import posixpath
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from hermes.execution.backend import (
 )
 from hermes.execution.backends.sandbox import walls
 from hermes.execution.backends.sandbox.footprint import Footprint
-from hermes.execution.backends.sandbox.holder import Holder, missing_tools
+from hermes.execution.backends.sandbox.holder import SYSTEM_PATH, Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
     WORKSPACE,
@@ -64,6 +65,8 @@ _ROOM = 12
 
 
 class SandboxEnvironment(ShellEnvironment):
+    _before_restore = "unset PATH PWD OLDPWD SHLVL; "
+
     def __init__(
         self,
         request: EnvironmentRequest,
@@ -203,10 +206,14 @@ class SandboxEnvironment(ShellEnvironment):
             raise _not_running()
         command = rendered.command
         interactive = rendered.background and command.stdin is None
+        # What leads into the sandbox is the system's: a command may have put the same names into a
+        # directory of the project that is on the person's PATH.
+        own = {} if rendered.restores else self._env
+        path = "" if rendered.restores else f"PATH={shlex.quote(self._env['PATH'])}; "
         return Launch(
-            argv=self._holder.command(rendered.script, pty=command.pty),
-            env=self._env,
-            confine=self._holder.confine,
+            argv=self._holder.command(f"{path}{rendered.script}", pty=command.pty),
+            env={**own, "PATH": SYSTEM_PATH},
+            launcher=self._holder.launcher,
             cwd="/",
             # Never the host's /dev/null: who can open a file can also change its mode.
             stdin=None if interactive else command.stdin or b"",

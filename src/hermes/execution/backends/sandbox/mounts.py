@@ -308,7 +308,9 @@ def watched(layout: SandboxLayout) -> set[str]:
         found.update(str(path / name) for name in _OF_GIT) if inner else found.add(str(path))
         repositories += [path] if inner else []
     for git in repositories:
-        folders = ["worktrees/*/", *(f"modules/{'*/' * depth}" for depth in range(1, 5))]
+        folders = ["worktrees/*/"] if (git / "worktrees").is_dir() else []
+        if (git / "modules").is_dir():
+            folders += (f"modules/{'*/' * depth}" for depth in range(1, 5))
         for pattern in (f"{folder}{name}" for folder in folders for name in _OF_GIT):
             found.update(map(str, islice(git.glob(pattern), 200)))
         found.add(str(git / "rebase-merge/git-rebase-todo"))

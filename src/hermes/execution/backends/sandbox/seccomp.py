@@ -75,9 +75,9 @@ def filter_program() -> bytes:
 
 
 def confiner() -> Callable[[], None]:
-    """Return what puts the calling process under the filter, in a session keyring of its own.
+    """Return what puts the calling thread under the filter, in a session keyring of its own.
 
-    It runs between fork and exec, so everything it needs is made here.
+    What it starts inherits both; the other threads of the process do not.
     """
     program = filter_program()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -92,7 +92,8 @@ def confiner() -> Callable[[], None]:
         if not instructions:
             return
         if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, filter_, 0, 0):
-            os._exit(125)  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+            # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+            raise OSError(ctypes.get_errno(), "the kernel refuses the filter of the sandbox")
 
     return confine
 
