@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.agents import AgentRegistry
+from hermes.app.agents import AgentRegistry, agent_problems, model_problems
 from hermes.app.options import AppOptions
 from hermes.app.settings import environment_settings
 from hermes.config.loader import LoadedConfig, load_config
@@ -103,6 +103,31 @@ def test_a_key_that_main_has_no_more_goes_to_nobody_else(site: Site) -> None:
     assert b.settings(in_force).providers["mine"].api_key == ""
 
 
+def test_a_key_whose_line_is_gone_goes_to_no_agent(site: Site) -> None:
+    agents = site.agents("agents: {a: {}, b: {home: main, model: other}}\n")
+    in_force = site.load().config  # what the running process keeps until a restart
+    text = site.home.config_file.read_text()
+    site.home.config_file.write_text(text.replace(', api_key: "${OPENAI_API_KEY}"', ""))
+    agents.update(site.load(), in_force)
+    a, b = agents["a"].scope, agents["b"].scope
+    assert a is not None
+    assert b is not None
+    assert in_force.model.api_key == "key-of-main"
+    assert a.settings(in_force).model.api_key == ""
+    assert b.settings(in_force).model.api_key == "key-of-main", "its home is that of main"
+
+
+def test_an_agent_whose_model_has_no_key_is_named_with_the_place_where_it_belongs(
+    site: Site,
+) -> None:
+    site.agents("agents: {a: {}, b: {secrets: [OPENAI_API_KEY]}, c: {home: nowhere}}\n")
+    assert model_problems(site.load(), site.home).keys() == {"a", "c"}
+    problem = model_problems(site.load(), site.home)["a"]
+    assert "OPENAI_API_KEY is not set" in problem
+    assert str(site.home.agents_dir / "a" / ".env") in problem
+    assert "Make that directory" in agent_problems(site.load(), site.home)["c"]
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -126,7 +151,7 @@ def test_an_agent_that_cannot_work_is_refused_and_the_others_go_on(
     assert said in refused.value.message
     assert str(site.home.root) not in refused.value.public
     assert "bad" not in agents
-    assert agents.problems["Bad Name"].startswith("`Bad Name` cannot be the id of an agent")
+    assert agents.problems["Bad Name"].message.startswith("`Bad Name` cannot be the id of an agent")
     (site.home.agents_dir / "good").rmdir()
     with pytest.raises(AgentUnavailable, match="is missing"):
         agents["good"]

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.package import install
 from hermes.app.options import AppOptions
-from hermes.app.platforms import enabled_accounts, renewed_accounts
+from hermes.app.platforms import enabled_accounts, idle_settings, renewed_accounts
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
@@ -105,6 +105,39 @@ def test_each_account_has_its_own_settings_over_those_of_the_platform(home: Home
     assert [each.channel_prompt("5", None) for each in (work, play)] == ["all", "play"]
 
 
+def options_of(home: Home) -> AppOptions:
+    return AppOptions(home=home.home, environ=home.environ, cwd=home.home.root)
+
+
+@pytest.mark.parametrize(
+    ("platform", "key", "variable"),
+    [
+        ("telegram", "token", "TELEGRAM_BOT_TOKEN"),
+        ("discord", "token", "DISCORD_BOT_TOKEN"),
+        ("slack", "app_token: xapp-2, token", "SLACK_BOT_TOKEN"),
+    ],
+)
+def test_accounts_come_and_go_beside_the_first_bot_and_have_their_own_address(
+    home: Home, platform: str, key: str, variable: str
+) -> None:
+    home.environ = {variable: "1:first", "SLACK_APP_TOKEN": "xapp-1"}
+    home.write("{}\n")
+    (first,) = before = enabled_accounts(lambda: home.loaded, options_of(home), FakeClock())
+    assert first.name == platform
+    own = f"{{{key}: '2:work', extra: {{base_url: 'http://127.0.0.1:9/own'}}}}"
+    home.write(f"platforms: {{{platform}: {{extra: {{accounts: {{work: {own}}}}}}}}}\n")
+    accounts = renewed_accounts(before, lambda: home.loaded, options_of(home))
+    assert [each.name for each in accounts] == [platform, f"{platform}:work"]
+    assert accounts[0] is first
+    assert accounts[1].places.section["base_url"] == "http://127.0.0.1:9/own"
+    assert "base_url" not in first.places.section
+    assert "extra" not in str(idle_settings(home.loaded))
+    again = enabled_accounts(lambda: home.loaded, options_of(home), FakeClock())
+    assert [each.name for each in again] == [each.name for each in accounts]
+    home.write("{}\n")
+    assert renewed_accounts(accounts, lambda: home.loaded, options_of(home)) == [first]
+
+
 def test_mention_rules_and_prompts_follow_a_changed_file(home: Home) -> None:
     home.write("telegram: {channel_prompts: {'5': before}}\n")
     options = AppOptions(home=home.home, environ=home.environ, cwd=home.home.root)
@@ -141,3 +174,36 @@ def test_an_agent_with_a_token_of_its_own_has_an_account_that_nobody_else_has(ho
     (home.home.agents_dir / "coder" / ".env").unlink()
     renewed = renewed_accounts([general, own_bot], lambda: home.loaded, options)
     assert renewed == [general]
+
+
+@pytest.mark.parametrize(
+    "entry", ["{tolsets: []}", "{settings: {agent: {max_turns: many}}}", "{home: elsewhere}"]
+)
+def test_the_bot_of_a_broken_agent_stays_to_say_so(home: Home, entry: str) -> None:
+    own = home.home.root / ("elsewhere" if "elsewhere" in entry else "agents/coder")
+    own.mkdir(parents=True)
+    (own / ".env").write_text("TELEGRAM_BOT_TOKEN=9:coder\nTELEGRAM_ALLOWED_USERS=5\n")
+    home.write("agents: {coder: {home: elsewhere}}\n" if "home" in entry else "agents: {coder: {}}")
+    options = options_of(home)
+    before = enabled_accounts(lambda: home.loaded, options, FakeClock())
+    assert [each.agent for each in before] == ["", "coder"]
+    if "home" in entry:
+        (own / ".env").unlink()
+        own.rmdir()
+    home.write(f"agents: {{coder: {entry}}}\n")
+    general, bot = renewed_accounts(before, lambda: home.loaded, options)
+    assert (bot.agent, bot.make().account) == ("coder", "9")
+    assert bot.places.variables["TELEGRAM_ALLOWED_USERS"] == "5"
+    assert general.make().account == "1"
+    if "home" not in entry:
+        after = enabled_accounts(lambda: home.loaded, options, FakeClock())
+        assert [each.name for each in after] == ["telegram", "telegram:coder"]
+
+
+def test_who_shares_the_home_of_an_agent_does_not_take_its_bot(home: Home) -> None:
+    own = home.home.agents_dir / "coder"
+    own.mkdir(parents=True)
+    (own / ".env").write_text("TELEGRAM_BOT_TOKEN=9:coder\n")
+    home.write("agents: {coder: {}, light: {home: coder, prompt: Brief.}}\n")
+    accounts = enabled_accounts(lambda: home.loaded, options_of(home), FakeClock())
+    assert [each.name for each in accounts] == ["telegram", "telegram:coder"]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from fakes.package import install
 from hermes.control.hooks import AGENT_START, GROUP, HookBus, load_hook_plugins
+from hermes.domain.errors import NobodyChosen
 from hermes.domain.settings import Settings
 
 
@@ -52,6 +53,17 @@ def test_a_plugin_nobody_enabled_is_not_even_imported() -> None:
 
 @pytest.mark.usefixtures("package")
 def test_a_broken_or_missing_plugin_is_named_and_does_no_harm() -> None:
-    problems = load_hook_plugins(config("broken", "nowhere"), HookBus())
-    assert "oh no" in problems[0]
-    assert "nowhere" in problems[1]
+    bus, chosen = HookBus(), config("broken", "nowhere")
+    missing, broken = load_hook_plugins(chosen, bus)
+    assert "oh no" in broken
+    assert "nowhere" in missing
+    assert bus.missing == {}, "where there is one agent there is nothing to choose"
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("name", ["broken", "nowhere"])
+async def test_where_there_are_several_agents_a_missing_plugin_may_have_chosen(name: str) -> None:
+    bus = HookBus()
+    load_hook_plugins(replace(config(name), agents={"coder": {}}), bus)
+    with pytest.raises(NobodyChosen, match=f"The plugin `{name}`"):
+        await bus.select_agent({})

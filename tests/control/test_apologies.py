@@ -4,13 +4,15 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from fakes.hand_clock import HandClock
 from fakes.ledgers import inbound
 from hermes.control.door import Door
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.events import TurnFinished, TurnJob
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.inbound import Chat, ChatKind, InboxEntry, Sender
 from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
@@ -20,8 +22,6 @@ from hermes.entry.chat.replies import Apologies
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 
-CHAT = Target(platform="telegram", account="1", chat_id="7")
-
 
 async def test_each_chat_is_told_once_in_a_while() -> None:
     said: list[tuple[str, str]] = []
@@ -29,23 +29,28 @@ async def test_each_chat_is_told_once_in_a_while() -> None:
     async def send(target: Target, text: str) -> None:
         said.append((target.chat_id, text))
 
-    clock = HandClock()
+    clock, here = HandClock(), inbound("m1")
     apologies = Apologies(send, clock)
     full = StoreError("The ledger /secret/place/state.db could not be used (disk is full).")
     for _ in range(3):
-        await apologies.say(CHAT, full)
+        await apologies.say(here, full)
     assert [chat for chat, _ in said] == ["7"]
     assert "disk is full" in said[0][1]
     assert "/secret/place" not in said[0][1]
-    await apologies.say(Target(platform="telegram", account="1", chat_id="8"), full)
-    await clock.pass_by(601)
-    await apologies.say(CHAT, NotFound("There is no agent `x` here."))
-    assert [chat for chat, _ in said] == ["7", "8", "7"]
+    await apologies.say(replace(here, chat=Chat(kind=ChatKind.PRIVATE, id="8")), full)
+    # Another reason and another person are told at once, the same ones later.
+    nobody = NotFound("There is no agent `x` here.")
+    for _ in range(2):
+        await apologies.say(here, nobody)
+        await apologies.say(replace(here, sender=Sender(id="9")), nobody)
+    assert [chat for chat, _ in said] == ["7", "8", "7", "7"]
     assert "tell the operator" in said[2][1]
     assert "agent `x`" not in said[2][1]
     await clock.pass_by(601)
-    await apologies.say(CHAT, HermesError("inner workings"))
-    assert "inner workings" not in said[3][1]
+    await apologies.say(here, nobody)
+    await apologies.say(here, HermesError("inner workings"))
+    assert len(said) == 6
+    assert "inner workings" not in said[5][1]
 
 
 class FailingOnce:

@@ -10,7 +10,7 @@ import pytest
 from hermes.config.paths import HermesHome
 from hermes.control.hook_files import disable_hook, enable_hook, hook_files, load_hooks
 from hermes.control.hooks import HookAction, HookBus
-from hermes.domain.errors import ConfigError, NotFound
+from hermes.domain.errors import ConfigError, NobodyChosen, NotFound
 
 Heard = list[tuple[str, dict[str, Any]]]
 
@@ -201,6 +201,49 @@ async def test_a_hook_that_was_changed_needs_consent_again(home: HermesHome) -> 
     assert (await told(home))[0] == ["evil"]
     (folder / "helper.py").write_text("x = 1\n")
     assert (await told(home))[0] == [], "a new file is a change, too"
+
+
+PICK = "def handle(event_type, context): return 'coder'\n"
+
+
+@pytest.mark.parametrize("change", ["handler", "manifest", "events", "gone", "import", "links"])
+async def test_without_the_hook_that_chooses_the_agent_nobody_is_chosen(
+    home: HermesHome, tmp_path: Path, change: str
+) -> None:
+    handler = "raise RuntimeError('at import')\n" if change == "import" else PICK
+    folder = write_hook(home, "pick", handler, "select_agent")
+    enable_hook(home, "pick")
+    if change == "handler":
+        (folder / "handler.py").write_text(PICK + "# changed\n")
+    elif change == "manifest":
+        (folder / "HOOK.yaml").write_text("events: [")
+    elif change == "events":
+        (folder / "HOOK.yaml").write_text("events: [agent:end]")
+    elif change == "gone":
+        folder.rename(tmp_path / "elsewhere")
+    elif change == "links":
+        (folder / "more.py").symlink_to("handler.py")
+    bus = HookBus()
+    (warning,) = load_hooks(home, bus)
+    assert "The hook pick does not run" in warning
+    assert "are refused" in warning
+    with pytest.raises(NobodyChosen, match="The hook pick"):
+        await bus.select_agent({})
+    disable_hook(home, "pick")
+    bus = HookBus()
+    load_hooks(home, bus)
+    assert await bus.select_agent({}) is None
+
+
+async def test_a_hook_enabled_again_without_choosing_chooses_no_more(home: HermesHome) -> None:
+    write_hook(home, "pick", PICK, "select_agent")
+    enable_hook(home, "pick")
+    folder = write_hook(home, "pick", PICK)
+    enable_hook(home, "pick")
+    (folder / "handler.py").write_text("x = 1\n")
+    bus = HookBus()
+    load_hooks(home, bus)
+    assert await bus.select_agent({}) is None
 
 
 async def test_a_hook_that_others_can_write_is_refused(home: HermesHome) -> None:

@@ -125,6 +125,39 @@ def test_a_condition_without_a_value_opens_no_agent_to_everybody(empty: object) 
         decide(chosen, FACTS)
 
 
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [
+        ({"platform": "discrod"}, "there is no platform `discrod`, perhaps `discord`"),
+        ({"platform": ["telegram", "discrod"]}, "perhaps `discord`"),
+        ({"platform": "discord", "chat_type": "chanel"}, "perhaps `channel`"),
+        ({"chat_type": "everywhere"}, "there is no chat_type `everywhere`"),
+        ({"user_id": True}, "`user_id` is neither a text nor a number"),
+        ({"user_id": {"is": "ann"}}, "`user_id` is neither a text nor a number"),
+    ],
+)
+def test_a_misspelled_value_refuses_what_it_may_have_been_meant_for(
+    match: dict[str, Any], said: str
+) -> None:
+    chosen = config({"match": {**match, "chat_id": FACTS["chat_id"][0]}, "agent": "a"})
+    (told,) = refused_routes(chosen, {"main", "a"})
+    assert said in told
+    facts = {**FACTS, "chat_type": ("channel",)}
+    if "user_id" not in match:
+        with pytest.raises(NotFound, match="cannot be understood"):
+            decide(chosen, facts)
+    assert decide(chosen, {**facts, "chat_id": ("elsewhere",)}) is None
+
+
+def test_a_platform_that_no_package_brings_is_told_and_matches_nothing() -> None:
+    chosen = config({"match": {"platform": "matrix"}, "agent": "a"})
+    assert decide(chosen, FACTS) is None
+    (told,) = refused_routes(chosen, {"main", "a"})
+    assert "routes[0] has no effect: there is no platform `matrix` (api_server" in told
+    written = config({"match": {"platform": "Discord", "chat_type": "DM"}, "agent": "a"})
+    assert refused_routes(written, {"main", "a"}) == []
+
+
 def test_the_steps_are_explained_and_wrong_routes_are_told() -> None:
     wrong = {"match": {"chatid": "5"}, "agent": "a"}
     chosen = config({"match": {"user_id": "ben"}, "agent": "b"}, {"agent": "gone"}, wrong)

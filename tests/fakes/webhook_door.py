@@ -181,7 +181,7 @@ class WebhookDoor:
         return await self.ledger.unanswered(("webhook",))
 
 
-async def asks_main(_route: HookRoute) -> str:
+async def asks_main(_route: HookRoute, _text: str) -> str:
     return "main"
 
 

@@ -49,6 +49,8 @@ async def test_an_agent_asks_another_whom_it_may_ask_and_nobody_else(tmp_path: P
         own = hermes.home / "agents" / "coder"
         own.mkdir(parents=True)
         (own / "SOUL.md").write_text("I am the coder.")
+        (own / "memories").mkdir()
+        (own / "memories" / "MEMORY.md").write_text("The garden has beds.")
         async with open_app(options(hermes.home, hermes.work)) as app:
             session = await app.gateway.open_session("main", "cli", "ann")
             message = inbound(session, "begin", "ann", 0.0)
@@ -66,6 +68,7 @@ async def test_an_agent_asks_another_whom_it_may_ask_and_nobody_else(tmp_path: P
             assert (child.agent_id, child.lineage) == ("coder", Lineage.DELEGATION)
             asked = next(r for r in server.requests if "how many" in str(r.body["messages"][-1]))
             assert "I am the coder." in str(asked.body["messages"][0])
+            assert "The garden has beds." in str(asked.body["messages"][0])
             assert asked.body["model"] == "code-1"
             assert "The agent `main` asks you" in str(asked.body["messages"][-1])
             assert "begin" not in str(asked.body["messages"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,8 @@ HOOK = """
 async def handle(event, context):
     if context["text"] == "a bug":
         raise RuntimeError("oops")
-    return "writer" if context["text"].startswith("write") else None
+    text = context["text"]
+    return "writer" if text.startswith("write") or "/webhooks/any" in text else None
 """
 
 
@@ -177,7 +179,9 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
     tmp_path: Path,
 ) -> None:
     own = FakeTelegram(token="77:the-bot-of-the-coder", username="coder_bot")
-    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram, own:
+    typo = FakeTelegram(token="78:the-bot-of-the-typo", username="typo_bot")
+    late = FakeTelegram(token="79:a-bot-that-comes-later", username="late_bot")
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram, own, typo, late:
         home = Hermes(tmp_path).home
         give_home(home, model.base_url)
         (home / "hooks" / "pick").mkdir(parents=True)
@@ -188,12 +192,16 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             "enabled": True,
             "extra": {"port": 0, "routes": {"ci": {"agent": "coder", **HOOKED}, "any": HOOKED}},
         }
-        there = {"platforms": {"telegram": {"extra": {"base_url": own.base_url}}}}
-        coder = {**AGENTS["coder"], "settings": there}
+        coder = {**AGENTS["coder"], "settings": bot_at(own.base_url)}
+        wrong = {**AGENTS["typo"], "settings": bot_at(typo.base_url)}
+        (home / "agents" / "typo").mkdir()
+        (home / "agents" / "typo" / ".env").write_text("TELEGRAM_BOT_TOKEN=78:the-bot-of-the-typo")
         hermes = Hermes(
             tmp_path,
             model.base_url,
-            api_config(agents={**AGENTS, "coder": coder}, routes=ROUTES, platforms=platforms),
+            api_config(
+                agents={**AGENTS, "coder": coder, "typo": wrong}, routes=ROUTES, platforms=platforms
+            ),
         )
         await hermes.run("hooks", "enable", "pick")
         gateway = ApiGateway(hermes)
@@ -202,6 +210,10 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             telegram.say(GROUP, ANN, "@hermes_bot for the coder")
             telegram.say(ANN, ANN, "for main")
             telegram.say(BEN, BEN, "for nobody")
+            typo.say(ANN, ANN, "for one who is broken")
+            accounts = {"later": {"token": late.token, "extra": {"base_url": late.base_url}}}
+            change(home, lambda all_of: all_of["telegram"]["extra"].update(accounts=accounts))
+            late.say(ANN, ANN, "for a bot that came later")
             await telegram.until(lambda: len(telegram.replies(GROUP)) == 1, 30)
             # The bot of an agent is connected when its token is there, also later.
             with (home / "agents" / "coder" / ".env").open("a") as file:
@@ -210,12 +222,25 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             await telegram.until(lambda: len(telegram.replies(ANN)) == 1, 30)
             await telegram.until(lambda: len(telegram.replies(BEN)) == 1, 30)
             await own.until(lambda: len(own.replies(ANN)) == 1, 30)
-            assert "The agent `broken` cannot answer" in telegram.replies(BEN)[0].text
+            await typo.until(lambda: len(typo.replies(ANN)) == 1, 30)
+            await late.until(lambda: len(late.replies(ANN)) == 1, 30)
+            (refusal,) = telegram.replies(BEN)
+            assert "The agent `broken` cannot answer" in refusal.text
+            assert "Its home is missing." in refusal.text
+            (refusal,) = typo.replies(ANN)
+            assert "The agent `typo` cannot answer" in refusal.text
+            assert "Its configuration has a mistake." in refusal.text
+            state = (await hermes.run("status")).out
+            assert "Agent typo cannot answer: agents.typo cannot be read" in state
+            assert "Fix it with: hermes config edit" in state
+            assert "telegram:typo: connected" in state
+            assert "telegram:later: connected" in state
+            assert "only after a restart" not in state
             seen = seen_texts(model)
-            for text, name in (("the coder", "code-1"), ("main", "fake-1"), ("private", "code-1")):
+            for text, name in AT_FIRST:
                 (request,) = [each for said, each in seen.items() if said.endswith(text)]
                 assert request.body["model"] == name
-            assert len(model.requests) == 3
+            assert len(model.requests) == 4
 
             telegram.say(ANN, ANN, "write a poem")
             await telegram.until(lambda: len(telegram.replies(ANN)) == 2, 30)
@@ -223,21 +248,41 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             telegram.say(ANN, ANN, "a bug")
             await telegram.until(lambda: len(telegram.replies(ANN)) == 3, 30)
             assert "Nobody can answer here" in telegram.replies(ANN)[2].text
-            assert len(model.requests) == 4
+            async with gateway.client() as client:
+                assert await reply(client, None, "write an ode") == "write an ode"
+                assert model.requests[-1].body["model"] == "prose-1"
+                status, body = await ask(client, "hermes", "a bug")
+                assert (status, body["error"]["code"]) == (503, "agent_unavailable")
+            assert len(model.requests) == 6
 
             async with httpx2.AsyncClient(base_url=gateway.listening("webhook")) as service:
                 for path, status in WEBHOOKS:
                     answer = await service.post(path, json={"path": path})
                     assert answer.status_code == status, answer.text
-            await telegram.until(lambda: len(model.requests) == 7, 30)
+            await telegram.until(lambda: len(model.requests) == 9, 30)
             asked = {text: each.body["model"] for text, each in seen_texts(model).items()}
             taken = [path for path, status in WEBHOOKS if status == 202]
             models = [next(m for text, m in asked.items() if path in text) for path in taken]
-            assert models == ["code-1", "code-1", "fake-1"]
+            assert models == ["code-1", "code-1", "prose-1"]
         finally:
             await gateway.kill()
 
 
+def bot_at(base_url: str) -> dict[str, Any]:
+    return {"platforms": {"telegram": {"extra": {"base_url": base_url}}}}
+
+
+def change(home: Path, platforms: Callable[[dict[str, Any]], object]) -> None:
+    path = home / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    platforms(document["platforms"])
+    path.write_text(yaml.safe_dump(document))
+
+
+AT_FIRST = (
+    *(("the coder", "code-1"), ("main", "fake-1")),
+    *(("private", "code-1"), ("came later", "fake-1")),
+)
 HOOKED = {"secret": "INSECURE_NO_AUTH", "prompt": "Event {path}"}
 WEBHOOKS = [
     ("/webhooks/ci", 202),

@@ -165,7 +165,10 @@ async def gather_inputs(
     if services.load_context_files:
         identity = await services.identity.snapshot(profile)
     if session.lineage is Lineage.DELEGATION:
-        identity = replace(identity, memory=None, user=None)
+        # Part of a task needs no memory; another agent that was asked answers with its own.
+        asking = await services.ledger.session(session.parent_id or "")
+        if asking is None or asking.agent_id == profile.id:
+            identity = replace(identity, memory=None, user=None)
     environment: Environment | None = None
     try:
         environment = await services.environments.get(profile.id, session.workspace, session.cwd)

@@ -8,6 +8,7 @@ that runs keeps the profile it began with.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from hermes.agent.mcp.servers import McpServers
 from hermes.app.options import AppOptions
 from hermes.app.settings import agent_profile
-from hermes.config.agents import AgentConfig, home_of, read_agent
+from hermes.config.agents import OF_MODELS, AgentConfig, home_of, read_agent
 from hermes.config.atomic import file_stamp
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
@@ -23,6 +24,8 @@ from hermes.domain.errors import AgentUnavailable, HermesError
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, AgentScope, current_profile
 from hermes.domain.settings import Settings
 from hermes.domain.settings.live import LiveSettings
+from hermes.models.local.files import PROVIDER
+from hermes.models.routes import ModelSources, main_target, resolve_route
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +34,7 @@ class AgentRegistry(Mapping[str, AgentProfile]):
     """The agents that can work; `problems` has the others."""
 
     def __init__(self, loaded: LoadedConfig, options: AppOptions) -> None:
-        self.problems: dict[str, str] = {}
+        self.problems: dict[str, HermesError] = {}
         """Agent -> why it cannot work."""
         self._options = options
         self._loaded = loaded
@@ -47,10 +50,12 @@ class AgentRegistry(Mapping[str, AgentProfile]):
 
     def __getitem__(self, agent_id: str) -> AgentProfile:
         if agent_id in self.problems:
-            raise AgentUnavailable(agent_id, self.problems[agent_id])
+            problem = self.problems[agent_id]
+            raise AgentUnavailable(agent_id, problem.message, problem.public)
         profile = self._profiles[agent_id]
         if agent_id != DEFAULT_AGENT and not profile.home.is_dir():
-            raise AgentUnavailable(agent_id, f"Its home {profile.home} is missing.")
+            missing = f"Its home {profile.home} is missing."
+            raise AgentUnavailable(agent_id, missing, "Its home is missing.")
         return profile
 
     def __contains__(self, agent_id: object) -> bool:
@@ -69,7 +74,10 @@ class AgentRegistry(Mapping[str, AgentProfile]):
         """
         before, self._loaded = self._loaded, loaded
         alike = loaded.variables == before.variables and loaded.templates == before.templates
-        problems: dict[str, str] = {}
+        alike = alike and all(
+            getattr(loaded.config, key) == getattr(before.config, key) for key in OF_MODELS
+        )
+        problems: dict[str, HermesError] = {}
         self._homes: set[HermesHome] = set()
         configs: dict[str, AgentConfig] = {}
         profiles: dict[str, AgentProfile] = {}
@@ -78,7 +86,7 @@ class AgentRegistry(Mapping[str, AgentProfile]):
                 config = self._config(agent_id, alike=alike)
                 profile = agent_profile(loaded, self._options, config, general)
             except HermesError as error:
-                problems[agent_id] = error.message
+                problems[agent_id] = error
                 log.error("the agent %s cannot work: %s", agent_id, error.message)
             else:
                 configs[agent_id] = config
@@ -104,11 +112,47 @@ class AgentRegistry(Mapping[str, AgentProfile]):
         return profile if profile is not None and profile.id == agent_id else self[agent_id]
 
     def warnings(self) -> list[str]:
-        return [f"the agent {agent} cannot work: {why}" for agent, why in self.problems.items()]
+        return [f"the agent {each} cannot work: {why.whole}" for each, why in self.problems.items()]
 
     def stamps(self) -> object:
         """Return something that differs once a home or its `.env` has changed."""
         return [(file_stamp(home.env_file), home.root.is_dir()) for home in self._homes]
+
+
+def agent_problems(loaded: LoadedConfig, home: HermesHome) -> dict[str, str]:
+    """Return the agents that are refused, and why."""
+    return _troubles(loaded, home, lambda _agent: None)
+
+
+def model_problems(loaded: LoadedConfig, home: HermesHome) -> dict[str, str]:
+    """Return the agents that can do nothing, and why: they are refused, or their model is."""
+    return _troubles(loaded, home, partial(_check_model, loaded))
+
+
+def _troubles(
+    loaded: LoadedConfig, home: HermesHome, check: Callable[[AgentConfig], None]
+) -> dict[str, str]:
+    found = {}
+    for agent_id in {DEFAULT_AGENT: None, **loaded.config.agents}:
+        try:
+            check(read_agent(agent_id, loaded, home))
+        except HermesError as error:
+            found[agent_id] = error.whole
+    return found
+
+
+def _check_model(loaded: LoadedConfig, agent: AgentConfig) -> None:
+    """Raise `ConfigError` if the model that is chosen cannot be called, for want of a key say."""
+    scope = agent.scope
+    settings = loaded.config if scope is None else scope.settings(loaded.config)
+    choice = settings.model
+    if choice.model and choice.provider != PROVIDER:
+        sources = ModelSources(
+            settings=settings,
+            secret=loaded.variable if scope is None else scope.variable,
+            env_file=None if scope is None else scope.env_file,
+        )
+        resolve_route(main_target(settings, choice.provider, choice.model), sources)
 
 
 class AgentServers:

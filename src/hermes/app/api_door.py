@@ -135,9 +135,9 @@ class AgentCards:
     ) -> dict[str, ServedAgent]:
         default = named(settings.default_agent)
         offered = {each: found for each, found in served.items() if not found or found.exposed}
-        alias = ServedAgent(
-            agent_id=default, name=self._name, routed=True, listed=bool(offered.get(default))
-        )
+        # Also if the default agent cannot answer: clients keep the name, and routes lead elsewhere.
+        shown = default in offered or default not in served
+        alias = ServedAgent(agent_id=default, name=self._name, routed=True, listed=shown)
         own = {
             each: ServedAgent(
                 agent_id=each,
@@ -148,11 +148,12 @@ class AgentCards:
         }
         routes = {
             name: ServedAgent(
-                agent_id=route.agent or default,
+                agent_id=named(route.agent or default),
                 name=name,
                 terms=RouteTerms(model=route.model, provider=_provider(name, route)),
             )
             for name, route in self._routes.items()
+            if named(route.agent or default) in offered
         }
         return dict.fromkeys((self._name, *DEFAULT_AGENT_NAMES), alias) | routes | own
 

@@ -9,14 +9,14 @@ from msgspec.structs import fields, replace
 
 from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
-from hermes.config.agents import home_of, read_agent
+from hermes.config.agents import read_agent
 from hermes.config.check import close_match, struct_of, without_effect
-from hermes.config.loader import LoadedConfig, read_env_text
+from hermes.config.dotenv import parse_env
+from hermes.config.loader import VARIABLE, LoadedConfig, read_env_text
 from hermes.config.paths import HermesHome
 from hermes.control.admission.authz import ACCESS_KEYS
-from hermes.control.admission.routing import refused_routes
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
-from hermes.domain.errors import ConfigError
+from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.platforms import ChatPlatform, platforms
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, SettingPlaces
@@ -92,6 +92,8 @@ class PlatformAccount:
         if self._known is None or self._known[0] is not loaded:
             if self.own:
                 places = _places_of_agent(loaded, self._options.home, self.platform, self.account)
+                if self._known is not None and not credential(self.platform, places):
+                    places = self._known[1]  # its home is gone: the bot says so
             else:
                 places = _places(loaded, self.platform, self.account)
             self._known = loaded, places
@@ -100,6 +102,14 @@ class PlatformAccount:
     @property
     def places(self) -> SettingPlaces:
         return self._places()
+
+
+def bot_id(account: PlatformAccount) -> str:
+    """Return what the platform calls an account, if that can be told without asking it."""
+    try:
+        return account.make().account
+    except HermesError:
+        return ""
 
 
 def _rules(platform: ChatPlatform) -> type[ChatSettings]:
@@ -114,31 +124,60 @@ def enabled_accounts(
 ) -> list[PlatformAccount]:
     """Return the accounts that are switched on; `loaded` is the configuration as it is now."""
     shared: dict[str, Any] = {"clock": clock, "listener": SharedListener()}
-    now = loaded()
-    found: list[PlatformAccount] = []
-    for platform in enabled_platforms(now, options.home):
-        named = tuple(_accounts(now, platform))
-        general = bool(credential(platform, _places(now, platform, "")))
-        agents = _agents_with(now, options.home, platform)
-        for account in named or (("",) if general or not agents else ()):
-            found += [PlatformAccount(platform, account, loaded, options, **shared)]
-        found += [
-            PlatformAccount(platform, each, loaded, options, own=True, **shared) for each in agents
-        ]
-    return found
+    return [
+        PlatformAccount(platform, account, loaded, options, own=own, **shared)
+        for platform in enabled_platforms(loaded(), options.home)
+        for account, own in account_names(loaded(), options.home, platform)
+    ]
+
+
+def account_names(
+    loaded: LoadedConfig, home: HermesHome, platform: ChatPlatform
+) -> list[tuple[str, bool]]:
+    """Return the accounts of a platform, and whether each has the credentials of an agent.
+
+    The one without a name is there if its credentials are no named one's.
+    """
+    general, *of_named = (
+        set(credential(platform, _places(loaded, platform, each)).split("\n")) - {""}
+        for each in ("", *_accounts(loaded, platform))
+    )
+    named, agents = _accounts(loaded, platform), _agents_with(loaded, home, platform)
+    base = general.isdisjoint(set().union(*of_named)) if general else not named and not agents
+    return [("", False)] * base + [(n, False) for n in named] + [(each, True) for each in agents]
 
 
 def renewed_accounts(
     known: Sequence[PlatformAccount], loaded: Callable[[], LoadedConfig], options: AppOptions
 ) -> list[PlatformAccount]:
-    """Return the accounts with those of agents as they are now; platforms stay."""
-    first = {each.platform.name: each for each in reversed(known)}
-    own = {each.name: each for each in known if each.own}
-    found = [each for each in known if not each.own]
-    for each in first.values():
-        for agent in _agents_with(loaded(), options.home, each.platform):
-            new = PlatformAccount(each.platform, agent, loaded, options, own=True, **each.shared)
-            found.append(own.get(new.name, new))
+    """Return the accounts as they are now; platforms stay.
+
+    The bot of an agent that cannot work any more stays, too: it says so.
+    """
+    now, home = loaded(), options.home
+    before = {(each.name, each.own): each for each in known}
+    broken = {each.account for each in known if each.own} & _broken(now, home)
+    found = []
+    for first in {each.platform.name: each for each in reversed(known)}.values():
+        names = account_names(now, home, first.platform)
+        names += [
+            (each.account, True)
+            for each in known
+            if each.platform is first.platform and each.own and each.account in broken
+        ]
+        for account, own in dict.fromkeys(names):
+            new = PlatformAccount(first.platform, account, loaded, options, own=own, **first.shared)
+            found.append(before.get((new.name, own), new))
+    return found
+
+
+def _broken(loaded: LoadedConfig, home: HermesHome) -> set[str]:
+    found = set()
+    for agent in loaded.config.agents:
+        try:
+            read_agent(agent, loaded, home)
+        except ConfigError:
+            found.add(agent)
     return found
 
 
@@ -164,11 +203,9 @@ def idle_settings(loaded: LoadedConfig) -> list[str]:
                 text = "has no effect: no installed package brings this platform"
                 found.append(f"{where}: platforms.{name} {text}")
             continue
-        accounts = platform.extra.get("accounts")
+        accounts = _flat_accounts(platform.extra.get("accounts"))
         parts = {"": platform.extra} | {
-            f"accounts.{each}.": keys
-            for each, keys in (accounts.items() if isinstance(accounts, Mapping) else ())
-            if isinstance(keys, Mapping)
+            f"accounts.{name}.": keys for name, keys in accounts.items()
         }
         for inside, keys in parts.items():
             for key in keys:
@@ -181,7 +218,7 @@ def idle_settings(loaded: LoadedConfig) -> list[str]:
             key = variable.removeprefix(prefix).lower()
             if variable.startswith(prefix) and key not in known and not _named(each, variable):
                 found.append(f"{variable} {_idle(each.name, key, known)}")
-    return [*found, *refused_routes(loaded.config, {DEFAULT_AGENT, *loaded.config.agents})]
+    return found
 
 
 def _keys(name: str) -> set[str] | None:
@@ -212,34 +249,56 @@ def _idle(platform: str, key: str, known: Collection[str]) -> str:
 
 def _agents_with(loaded: LoadedConfig, home: HermesHome, platform: ChatPlatform) -> list[str]:
     """Return the agents that have credentials of a platform in their own home or settings."""
-    agents, found = loaded.config.agents, []
-    for agent, entry in agents.items():
-        try:
-            # There may be hundreds of agents without a bot: most are told by a look.
-            if "platforms" not in str(entry):
-                text = read_env_text(home_of(agent, agents, home))
-                if not any(each.variable in text for each in platform.credentials):
-                    continue
-            if credential(platform, _places_of_agent(loaded, home, platform, agent)):
-                found.append(agent)
-        except ConfigError as error:
-            log.debug("agent %s: %s", agent, error.message)  # told elsewhere
+    found = []
+    for agent, entry in loaded.config.agents.items():
+        # There may be hundreds of agents without a bot: most are told by a look.
+        if "platforms" not in str(entry):
+            text = _env_text(agent, loaded, home)
+            if not any(each.variable in text for each in platform.credentials):
+                continue
+        if credential(platform, _places_of_agent(loaded, home, platform, agent)):
+            found.append(agent)
     return found
+
+
+def _env_text(agent_id: str, loaded: LoadedConfig, home: HermesHome) -> str:
+    """Return the `.env` of an agent's own home, also if the agent cannot work."""
+    entry = loaded.config.agents.get(agent_id)
+    named = entry.get("home") if isinstance(entry, Mapping) else None
+    if named in loaded.config.agents or named == DEFAULT_AGENT:
+        return ""  # that of another agent: the bots there are its own
+    try:
+        place = home.inside(named) if isinstance(named, str) and named else None
+        return read_env_text(HermesHome(root=place or home.agents_dir / agent_id))
+    except ConfigError as error:
+        log.debug("agent %s: %s", agent_id, error.message)  # told elsewhere
+        return ""
 
 
 def _places_of_agent(
     loaded: LoadedConfig, home: HermesHome, platform: ChatPlatform, agent_id: str
 ) -> SettingPlaces:
-    """Return the places where an agent's settings of a platform stand: no general credential."""
-    agent = read_agent(agent_id, loaded, home)
+    """Return the places where an agent's settings of a platform stand: no general credential.
+
+    Of an agent that cannot work they are read as far as possible: its bot answers that.
+    """
     general = platform_section(loaded, platform.name)
-    if agent.scope is None:
-        return SettingPlaces(section={}, variables={})
-    laid = replace(loaded, config=agent.scope.settings(loaded.config))
-    section = platform_section(laid, platform.name)
+    variables = parse_env(_env_text(agent_id, loaded, home)).values
     hidden = {each.key for each in platform.credentials} | {"accounts", "agent"}
     secret = {each.variable for each in platform.credentials}
-    variable = agent.scope.variable
+    try:
+        scope = read_agent(agent_id, loaded, home).scope
+        if scope is None:
+            return SettingPlaces(section={}, variables={})
+        laid = replace(loaded, config=scope.settings(loaded.config))
+        section, variable = platform_section(laid, platform.name), scope.variable
+    except ConfigError:
+        section = {**general, **_written(loaded.config.agents[agent_id], platform, variables)}
+
+        def variable(name: str) -> str | None:
+            hidden = name in loaded.secrets and name not in variables
+            return None if hidden else variables.get(name) or loaded.variable(name)
+
     return SettingPlaces(
         section={
             key: value
@@ -248,10 +307,23 @@ def _places_of_agent(
         },
         variables={
             name: value
-            for name in {*loaded.variables, *agent.variables}
-            if (name not in secret or name in agent.variables) and (value := variable(name))
+            for name in {*loaded.variables, *variables}
+            if (name not in secret or name in variables) and (value := variable(name))
         },
     )
+
+
+def _written(entry: Any, platform: ChatPlatform, variables: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what an entry that cannot be read says about a platform."""
+    for key in ("settings", "platforms", platform.name):
+        entry = entry.get(key) if isinstance(entry, Mapping) else None
+    own = _flat_accounts({"": entry}).get("", {})
+    return {
+        key: VARIABLE.sub(lambda found: variables.get(found[1]) or "", value)
+        if isinstance(value, str)
+        else value
+        for key, value in own.items()
+    }
 
 
 def _enabled(loaded: LoadedConfig, platform: ChatPlatform, home: HermesHome | None) -> bool:
@@ -265,8 +337,18 @@ def _enabled(loaded: LoadedConfig, platform: ChatPlatform, home: HermesHome | No
 
 
 def _accounts(loaded: LoadedConfig, platform: ChatPlatform) -> Mapping[str, Any]:
-    accounts = platform_section(loaded, platform.name).get("accounts")
-    return accounts if isinstance(accounts, Mapping) else {}
+    return _flat_accounts(platform_section(loaded, platform.name).get("accounts"))
+
+
+def _flat_accounts(accounts: Any) -> dict[str, Mapping[str, Any]]:
+    """Return what is written about each account; `extra` may be in between, as in platforms."""
+    given = accounts.items() if isinstance(accounts, Mapping) else ()
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, own in given:
+        written = dict(own) if isinstance(own, Mapping) else {}
+        inner = written.pop("extra", None)
+        found[str(name)] = {**inner, **written} if isinstance(inner, Mapping) else written
+    return found
 
 
 def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> SettingPlaces:
@@ -274,7 +356,7 @@ def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> Setti
     section = platform_section(loaded, platform.name)
     variables = loaded.variables
     own = _accounts(loaded, platform).get(account)
-    if isinstance(own, Mapping):
+    if own is not None:
         section = {**section, **own}
         named = {each.key: each.variable for each in platform.credentials}
         hidden = {named.get(key, f"{platform.prefix}_{key.upper()}") for key in own}

@@ -18,6 +18,7 @@ import msgspec
 from hermes.app.build import App, open_app
 from hermes.app.config_watch import ConfigWatcher, changed_variables
 from hermes.app.doors import DoorContext, check_doors, check_enabled, open_doors
+from hermes.app.doubts import config_doubts
 from hermes.app.options import AppOptions
 from hermes.app.platforms import idle_settings
 from hermes.app.settings import in_force
@@ -102,8 +103,13 @@ class Service:
         plugins = await asyncio.to_thread(load_hook_plugins, self._app.loaded.config, self._hooks)
         self._tell_of_agents()
         idle = (*self._app.loaded.unused, *idle_settings(self._app.loaded))
-        for warning in (*idle, *warnings, *plugins):
+        doubts = config_doubts(self._app.loaded, self._options.home)
+        for warning in dict.fromkeys((*idle, *doubts, *warnings, *plugins)):
             log.warning("%s", warning)
+        missed = [f"{who} does not run: {why}" for who, why in self._hooks.missing.items()]
+        if missed:
+            end = "Messages that no route is about are refused."
+            self._state_file.warn("hooks", " ".join([*missed, end]))
         metrics = Registry()
         async with asyncio.TaskGroup() as group:
             context = DoorContext(
@@ -265,7 +271,7 @@ class Service:
         if "." in key and not key.startswith("platforms."):
             return False
         platform, _, name = key.removeprefix("platforms.").partition("." if "." in key else "_")
-        if name.rpartition(".")[2].lower() in LIVE_EXTRAS:
+        if name.rpartition(".")[2].lower() in LIVE_EXTRAS or self._new_account(platform, name):
             return True
         states = {h.name: h.state for h in self._doors.health()}
         value = _value(self._app.loaded, key)
@@ -275,6 +281,15 @@ class Service:
             # Its adapter connects again with what is there now.
             self._adopted[key] = value
         return key in self._adopted and bool(self._adopted[key] == value)
+
+    def _new_account(self, platform: str, key: str) -> bool:
+        """Tell whether a setting is that of an account that came or went."""
+        path = key.split(".")
+        if path[:2] != ["extra", "accounts"] or platform not in self._doors.platforms:
+            return False
+        known = _value(self._started, f"platforms.{platform}.extra.accounts") or {}
+        now = _value(self._app.loaded, f"platforms.{platform}.extra.accounts") or {}
+        return len(path) == 2 or (path[2] in known) != (path[2] in now)
 
 
 def _credentials() -> set[str]:

@@ -63,12 +63,12 @@ def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceive
     scripts = _scripts(options, secrets)
     rules = _rules(options, settings, scripts)
 
-    async def agent_of(route: HookRoute) -> str:
+    async def agent_of(route: HookRoute, text: str) -> str:
         facts = route_facts(
             platform=(PLATFORM,), chat_id=(route.name,), chat_type=(ChatKind.WEBHOOK.value,)
         )
         owner = named(route.agent) if route.agent else ""
-        return (await context.router.route(facts, owner=owner)).agent
+        return (await context.router.route(facts, owner=owner, text=text)).agent
 
     return WebhookReceiver(
         ReceiverParts(

@@ -71,7 +71,8 @@ def add_agent(
     agents = agents_of(data)
     if agent_id in agents or agent_id == DEFAULT_AGENT:
         raise Conflict(
-            f"There is an agent `{agent_id}` already.", hint="See it with: hermes agent show"
+            f"There is an agent `{agent_id}` already.",
+            hint=f"See it with: hermes agent show {agent_id}",
         )
     source = None
     if clone:

@@ -42,6 +42,8 @@ GENERAL_ONLY = frozenset(
     | {"sessions", "group_sessions_per_user", "thread_sessions_per_user", "timezone"}
 )
 """Settings of the process, which an agent cannot have for itself."""
+OF_MODELS = ("model", "providers", "fallback_providers", "auxiliary")
+"""Settings with keys of models: an agent has those that are written now."""
 
 
 class AgentEntry(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,8 +147,19 @@ def read_agent(agent_id: str, loaded: LoadedConfig, home: HermesHome) -> AgentCo
 
     overlay = _overlay(agent_id, entry, {} if own_home == home else loaded.templates, variable)
     secrets = secrets.merged(secrets_in_config(overlay))
+
+    def lay(general: Settings) -> Settings:
+        if own_home != home:
+            # What waits for a restart of the process keeps its old values, resolved for `main`.
+            now = {key: getattr(loaded.config, key) for key in OF_MODELS}
+            general = msgspec.structs.replace(general, **now)
+        return _lay(agent_id, overlay, general)
+
     scope = AgentScope(
-        lambda general: _lay(agent_id, overlay, general), variable, dict(secrets.items())
+        lay,
+        variable,
+        dict(secrets.items()),
+        env_file=None if own_home == home else own_home.env_file,
     )
     scope.settings(loaded.config)  # raises if they cannot be laid over
     return AgentConfig(
@@ -159,21 +172,12 @@ def read_agent(agent_id: str, loaded: LoadedConfig, home: HermesHome) -> AgentCo
     )
 
 
-def agent_problems(loaded: LoadedConfig, home: HermesHome) -> dict[str, str]:
-    """Return the agents that cannot work, and why."""
-    found = {}
-    for agent_id in loaded.config.agents:
-        try:
-            read_agent(agent_id, loaded, home)
-        except ConfigError as error:
-            found[agent_id] = error.message
-    return found
-
-
 def _own_variables(entry: AgentEntry, home: HermesHome) -> Mapping[str, str]:
     if entry.home and not home.root.is_dir():
         raise ConfigError(
-            f"Its home {home.root} is missing.", hint="Make that directory, or change `home`."
+            f"Its home {home.root} is missing.",
+            hint="Make that directory, or change `home`.",
+            public="Its home is missing.",
         )
     return read_env(home).values
 
@@ -185,7 +189,11 @@ def _overlay(
     missing: list[str] = []
     own = _expanded({**entry.settings, "model": _model(entry)}, variable, missing)
     if missing:
-        raise _wrong(agent_id, f"refers to {', '.join(missing)}, which this agent does not have")
+        raise _wrong(
+            agent_id,
+            f"refers to {', '.join(missing)}, which this agent does not have",
+            public="Something that it needs is not set.",
+        )
     if not own["model"]:
         del own["model"]
     if entry.backend:
@@ -259,7 +267,6 @@ def _merged(lower: Any, upper: Any) -> Any:
     return {**lower, **{key: _merged(lower.get(key), value) for key, value in upper.items()}}
 
 
-def _wrong(agent_id: str, text: str) -> ConfigError:
-    return ConfigError(
-        f"{format_key(('agents', agent_id))} {text}.", hint="Fix it with: hermes config edit"
-    )
+def _wrong(agent_id: str, text: str, public: str = "") -> ConfigError:
+    hint = "Fix it with: hermes config edit"
+    return ConfigError(f"{format_key(('agents', agent_id))} {text}.", hint=hint, public=public)

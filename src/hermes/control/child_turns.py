@@ -158,7 +158,8 @@ class ChildTurns(Follower, Door):
             facts[MODEL_OVERRIDE] = {"provider": chosen.provider, "model": chosen.model}
         elif own and asking is not None:
             facts[MODEL_OVERRIDE] = asking.state.get(MODEL_OVERRIDE)
-        if asking is not None:
+        if own and asking is not None:
+            # What was waived for one agent is not waived for another.
             facts[YOLO] = asking.state.get(YOLO)
         for name, value in facts.items():
             await ledger.remember(session.id, name, value)

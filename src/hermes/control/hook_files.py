@@ -17,10 +17,11 @@ from typing import cast
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.config.atomic import editing, write_json
 from hermes.config.paths import HermesHome
-from hermes.control.hooks import Handler, HookBus, is_event
+from hermes.control.hooks import SELECT_AGENT, Handler, HookBus, is_event
 from hermes.domain.errors import ConfigError, NotFound
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ MAX_BYTES = 1_000_000
 class Consent(Struct, frozen=True, kw_only=True):
     sha256: str
     enabled_at: float
+    events: tuple[str, ...] = ()
+    """What it received then; empty in files of earlier versions."""
 
 
 class HookFile(Struct, frozen=True, kw_only=True):
@@ -45,6 +48,13 @@ class HookFile(Struct, frozen=True, kw_only=True):
     source: bytes = b""
     problem: str = ""
     """What keeps it from running; empty: it is enabled."""
+    consented: bool = False
+    """A person enabled it, as it is or as it was."""
+
+    @property
+    def missed(self) -> bool:
+        """Whether it was to choose agents and does not run: then nobody is chosen."""
+        return self.consented and bool(self.problem) and SELECT_AGENT in self.events
 
 
 class _Manifest(Struct, frozen=True, kw_only=True):
@@ -58,20 +68,17 @@ def hook_files(home: HermesHome) -> list[HookFile]:
     consents = _consents(home)
     folder = home.hooks_dir
     names = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
-    return [
-        _read(folder / name, consents.get(name))
-        for name in names
-        if not name.startswith((".", "_"))
-    ]
+    there = [name for name in names if not name.startswith((".", "_"))]
+    return [_read(folder / name, consents.get(name)) for name in sorted({*there, *consents})]
 
 
 def enable_hook(home: HermesHome, name: str) -> HookFile:
     """Record a person's consent to run a hook as its files are now."""
     with editing(home):
-        hook = _find(home, name)
+        hook = _read(_find(home, name).folder, None)
         if not hook.sha256:
             raise ConfigError(f"The hook {name} cannot be enabled: {hook.problem}.")
-        consent = Consent(sha256=hook.sha256, enabled_at=time.time())
+        consent = Consent(sha256=hook.sha256, enabled_at=time.time(), events=hook.events)
         _write(home, {**_consents(home), name: consent})
     return _find(home, name)
 
@@ -88,18 +95,26 @@ def load_hooks(home: HermesHome, bus: HookBus) -> tuple[str, ...]:
     """Register all enabled hooks of a home; return a warning for each that cannot run."""
     warnings = []
     for hook in hook_files(home):
-        if hook.problem:
-            warnings.append(f"The hook {hook.name} does not run: {hook.problem}.")
-            continue
-        try:
-            handler = _handler(hook)
-        except Exception as error:  # the boundary of a hook: somebody else's code
-            log.exception("hook %s cannot be loaded", hook.name)
-            warnings.append(f"The hook {hook.name} cannot be loaded: {error}.")
+        handler = None
+        if not hook.problem:
+            try:
+                handler = _handler(hook)
+            except Exception as error:  # the boundary of a hook: somebody else's code
+                log.exception("hook %s cannot be loaded", hook.name)
+                hook = replace(hook, problem=f"it cannot be loaded: {error}")  # noqa: PLW2901
+        if handler is None:
+            warnings.append(hook_warning(hook))
+            if hook.missed:
+                bus.missing[f"The hook {hook.name}"] = f"{hook.problem}."
             continue
         for event in hook.events:
             bus.on(event, handler, name=hook.name)
     return tuple(warnings)
+
+
+def hook_warning(hook: HookFile) -> str:
+    refused = " Until then messages that no route is about are refused." if hook.missed else ""
+    return f"The hook {hook.name} does not run: {hook.problem}.{refused}"
 
 
 def _handler(hook: HookFile) -> Handler:
@@ -127,16 +142,27 @@ def _read(folder: Path, consent: Consent | None) -> HookFile:
         contents = _contents(folder)
         manifest = _manifest(contents)
     except (ConfigError, OSError) as error:
-        return HookFile(name=folder.name, folder=folder, problem=_sentence(error))
+        gone = consent is not None and not folder.exists()
+        problem = f"its folder is gone; see `hermes hooks disable {folder.name}`"
+        return HookFile(
+            name=folder.name,
+            folder=folder,
+            events=consent.events if consent else (),
+            problem=problem if gone else _sentence(error),
+            consented=consent is not None,
+        )
     digest = _digest(contents)
+    # Also what it was to receive before it was changed.
+    known = consent.events if consent and consent.sha256 != digest else ()
     return HookFile(
         name=folder.name,
         folder=folder,
         description=manifest.description,
-        events=manifest.events,
+        events=tuple(dict.fromkeys((*manifest.events, *known))),
         sha256=digest,
         source=contents[HANDLER],
         problem=_problem(folder.name, digest, consent),
+        consented=consent is not None,
     )
 
 

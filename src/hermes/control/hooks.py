@@ -23,7 +23,7 @@ from msgspec import Struct
 from hermes.control.commands.registry import Invocation
 from hermes.control.follow import goes_on_later
 from hermes.domain.entry_points import entry_points, load_entry_point
-from hermes.domain.errors import NotFound
+from hermes.domain.errors import NobodyChosen
 from hermes.domain.events import MessageCompleted, TurnFinished, TurnStream
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.settings import Settings
@@ -90,6 +90,8 @@ class HookBus:
         self._timeout = timeout
         self._registered: list[_Registered] = []
         self._posted: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MAX_WAITING)
+        self.missing: dict[str, str] = {}
+        """What would choose agents if it ran -> why it does not: meanwhile nobody is chosen."""
 
     def on(self, event: str, handler: Handler, *, name: str = "") -> Callable[[], None]:
         """Call `handler` whenever `event` happens; return what undoes that."""
@@ -149,7 +151,12 @@ class HookBus:
         return HookDecision()
 
     async def select_agent(self, context: Mapping[str, Any]) -> str | None:
-        """Ask which agent a message is for; the first id counts. One that fails refuses it."""
+        """Ask which agent a message is for; the first id counts.
+
+        One that fails refuses the message, and so does one that is missing.
+        """
+        for name, why in self.missing.items():
+            raise NobodyChosen(f"{name} may choose the agent and does not run: {why}")
         for each in [each for each in self._registered if each.event == SELECT_AGENT]:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -160,7 +167,7 @@ class HookBus:
                         answer = await answer if inspect.isawaitable(answer) else answer
             except Exception as error:  # the boundary of a hook: somebody else's code
                 log.exception("hook %s failed at %s", each.name, SELECT_AGENT)
-                raise NotFound(
+                raise NobodyChosen(
                     f"The hook {each.name} that chooses the agent failed; nobody answers.",
                     hint="The log says why.",
                 ) from error
@@ -300,20 +307,32 @@ async def post_turn(hooks: HookBus, stream: TurnStream, message: InboundMessage)
 GROUP = "hermes.hooks"
 
 
-def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
-    """Register the hooks of enabled packages; return what is wrong with the others."""
+def missing_plugins(config: Settings) -> dict[str, str]:
+    """Return the enabled packages that are not installed, and what to do about each."""
     wanted = tuple(config.plugins.enabled or ())
-    if not wanted:
-        return []
-    found = entry_points(GROUP)
-    problems = []
-    for name in wanted:
-        if name not in found:
-            problems.append(f"plugin `{name}` is enabled, but no installed package provides it")
-            continue
+    found = entry_points(GROUP) if wanted else {}
+    advice = "install it, or take it out of plugins.enabled"
+    return {
+        f"The plugin `{name}`": f"no installed package provides it; {advice}."
+        for name in wanted
+        if name not in found
+    }
+
+
+def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
+    """Register the hooks of enabled packages; return what is wrong with the others.
+
+    One that is not there may be the one that chooses agents; where there are several, nobody is
+    chosen without it.
+    """
+    problems = missing_plugins(config)
+    found = entry_points(GROUP) if config.plugins.enabled else {}
+    for name in (each for each in config.plugins.enabled or () if each in found):
         try:
             load_entry_point(found[name])(bus)
         except Exception as error:  # the boundary of a plugin: somebody else's code
             log.exception("plugin %s could not be loaded", name)
-            problems.append(f"plugin `{name}` could not be loaded: {error}")
-    return problems
+            problems[f"The plugin `{name}`"] = f"it could not be loaded: {error}."
+    if config.agents:
+        bus.missing |= problems
+    return [f"{plugin} does not run: {why}" for plugin, why in problems.items()]

@@ -16,10 +16,17 @@ class HermesError(Exception):
     public: str = ""
     """What people are told who are not the operator; empty: see `failure_text`."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", public: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if public:
+            self.public = public
+
+    @property
+    def whole(self) -> str:
+        """What is wrong and what to do, for the operator."""
+        return f"{self.message} {self.hint}".strip()
 
 
 class UsageError(HermesError):
@@ -54,15 +61,28 @@ class AgentUnavailable(NotFound):
     exit_code = 78
     code = "agent_unavailable"
 
-    def __init__(self, agent_id: str, reason: str) -> None:
+    def __init__(self, agent_id: str, reason: str, public: str = "") -> None:
+        """`public` is the reason in general words, a sentence."""
         super().__init__(
             f"The agent `{agent_id}` cannot answer: {reason}",
             hint="See `hermes status`; the other agents are not concerned.",
         )
         self.public = (
             f"The agent `{agent_id}` cannot answer at the moment."
-            " The operator finds the reason with `hermes status`."
+            f" {public or 'Its configuration has a mistake.'}"
+            " The operator finds more with `hermes status`."
         )
+
+
+class NobodyChosen(NotFound):
+    """What chooses the agent of a message has failed: nobody answers in its place."""
+
+    exit_code = 78
+    code = "agent_unavailable"
+    public = (
+        "Nobody can answer here: what chooses the agent has failed (a hook or a route)."
+        " Please tell the operator, who finds the reason with `hermes status`."
+    )
 
 
 class Conflict(HermesError):

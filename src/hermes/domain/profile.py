@@ -30,13 +30,14 @@ class AgentScope:
     secrets of another agent.
     """
 
-    __slots__ = ("__weakref__", "_laid", "_lay", "secrets", "variable")
+    __slots__ = ("__weakref__", "_laid", "_lay", "env_file", "secrets", "variable")
 
     def __init__(
         self,
         lay: Callable[["Settings"], "Settings"],
         variable: Callable[[str], str | None],
         secrets: Mapping[str, str],
+        env_file: Path | None = None,
     ) -> None:
         self._lay = lay
         self._laid: tuple[Settings, Settings] | None = None
@@ -44,6 +45,8 @@ class AgentScope:
         """Looks up a variable of its `.env`, or one of the process that is no secret."""
         self.secrets = secrets
         """What it must never show."""
+        self.env_file = env_file
+        """Where its secrets belong; None for those of the process."""
 
     def settings(self, general: "Settings") -> "Settings":
         if self._laid is None or self._laid[0] is not general:

@@ -206,7 +206,9 @@ class ModelRegistry:
         found = self._of_agents.get(scope)
         if found is None:
             settings = scope.settings(self._general())
-            sources = ModelSources(settings=settings, secret=scope.variable)
+            sources = ModelSources(
+                settings=settings, secret=scope.variable, env_file=scope.env_file
+            )
             found = self._of_agents[scope] = _AgentModels(sources, RouteRests(self._clock))
         return found
 

@@ -6,6 +6,7 @@ with a `ConfigError` that says what to do, and is plain data afterwards.
 
 import difflib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -96,6 +97,8 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
 class ModelSources(Struct, frozen=True, kw_only=True):
     secret: SecretSource
     settings: Settings = Settings()
+    env_file: Path | None = None
+    """Where the secrets of an agent belong that has its own; for hints."""
 
 
 def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
@@ -125,7 +128,7 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
     keys = _given_keys(target, own, found)
     optional = not own_names and (name == "custom" or name not in PROVIDERS)
     if not keys and not local and not optional:
-        raise _missing_key(name, spec, names)
+        raise _missing_key(name, spec, names, sources.env_file)
     mode = _mode(target.api_mode or own.api_mode, spec, base_url)
     return ModelRoute(
         provider=name,
@@ -308,11 +311,16 @@ def _numbered_keys(
     return keys
 
 
-def _missing_key(name: str, spec: ProviderSpec, names: tuple[str, ...]) -> ConfigError:
+def _missing_key(
+    name: str, spec: ProviderSpec, names: tuple[str, ...], env_file: Path | None
+) -> ConfigError:
     where = f" Get one at {spec.key_url} ." if spec.key_url else ""
+    hint = f"Run `hermes config set {names[0]} <key>`; it is kept in ~/.hermes/.env."
+    if env_file is not None:
+        hint = f"Put `{names[0]}=<key>` into {env_file}, or lend it with the agent's `secrets`."
     return ConfigError(
         f"Provider `{name}` needs an API key: {' or '.join(names)} is not set.",
-        hint=f"Run `hermes config set {names[0]} <key>`; it is kept in ~/.hermes/.env.{where}",
+        hint=f"{hint}{where}",
     )
 
 

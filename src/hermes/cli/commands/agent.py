@@ -2,11 +2,15 @@
 
 import asyncio
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from hermes.cli.home import json_option, loaded_config, say, say_json, this_home
+from hermes.app.agents import agent_problems, model_problems
+from hermes.app.doubts import config_doubts
+from hermes.app.platforms import PlatformAccount, bot_id, enabled_accounts
+from hermes.cli.home import app_options, json_option, loaded_config, say, say_json, this_home
 from hermes.config.agent_edit import (
     add_agent,
     agents_of,
@@ -18,7 +22,7 @@ from hermes.config.agent_edit import (
     rename_changes,
     written,
 )
-from hermes.config.agents import agent_entry, agent_problems, check_id, home_of, read_agent
+from hermes.config.agents import agent_entry, check_id, home_of, read_agent
 from hermes.config.document import format_key
 from hermes.config.edit import change_values, render
 from hermes.config.environment import process_environ
@@ -48,6 +52,7 @@ from hermes.domain.errors import (
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings import Settings
 from hermes.domain.wording import one_line
+from hermes.execution.clock import SystemClock
 from hermes.state.ownership import owner_alive
 from hermes.state.sqlite.ledger import existing_ledger
 from hermes.state.webhook_routes import HookRouteFile
@@ -58,18 +63,40 @@ def command() -> None:
     """The agents of this home, and which of them messages are for."""
 
 
-def _described(loaded: LoadedConfig, agent_id: str) -> dict[str, Any]:
-    """Return what there is to know about an agent; `problem` says why it cannot work."""
+def _accounts(loaded: LoadedConfig, platform: str | None = None) -> list[PlatformAccount]:
+    """Return the accounts of a platform, or all; which agent each belongs to is what matters."""
+    try:
+        found = enabled_accounts(lambda: loaded, app_options(platform="gateway"), SystemClock())
+    except ConfigError:
+        return []
+    return [each for each in found if platform in (None, each.platform.name)]
+
+
+def _described(loaded: LoadedConfig, *agents: str) -> Iterator[dict[str, Any]]:
+    """Yield what there is to know about agents.
+
+    `problem` says why messages for one are refused, `model_problem` why its model cannot be called.
+    """
+    problems, accounts = agent_problems(loaded, this_home()), _accounts(loaded)
+    models = model_problems(loaded, this_home())
+    for each in agents:
+        bots = [account.name for account in accounts if account.agent == each]
+        problem = problems.get(each)
+        trouble = {"problem": problem, "model_problem": None if problem else models.get(each)}
+        yield {**_facts(loaded, each), "bots": bots, **trouble}
+
+
+def _facts(loaded: LoadedConfig, agent_id: str) -> dict[str, Any]:
     home, data = this_home(), written(this_home())
-    facts: dict[str, Any] = {"id": agent_id, "default": False, "problem": None}
+    facts: dict[str, Any] = {"id": agent_id, "default": False}
     facts["default"] = named(loaded.config.default_agent) == agent_id
     places = (path for path in named_at(data, agent_id) if not is_route(path))
     facts["named_by"] = [format_key(path) for path in places]
     facts["routes"] = routes_to(loaded.config, agent_id)
     try:
         agent = read_agent(agent_id, loaded, home)
-    except HermesError as error:
-        return facts | {"problem": f"{error.message} {error.hint}".strip()}
+    except HermesError:
+        return facts
     settings = agent.scope.settings(loaded.config) if agent.scope else loaded.config
     entry = agent.entry
     return facts | {
@@ -90,9 +117,7 @@ def _described(loaded: LoadedConfig, agent_id: str) -> dict[str, Any]:
 def list_command(as_json: bool) -> None:
     """List the agents: what they are for, their model, and what is wrong with them."""
     loaded = loaded_config()
-    found = [
-        _described(loaded, each) for each in dict.fromkeys([DEFAULT_AGENT, *loaded.config.agents])
-    ]
+    found = [*_described(loaded, *dict.fromkeys([DEFAULT_AGENT, *loaded.config.agents]))]
     if as_json:
         say_json({"agents": found})
         return
@@ -104,6 +129,8 @@ def list_command(as_json: bool) -> None:
         hidden = "" if each["exposed"] else "  not on the API"
         about = f"  {one_line(each['description'], 60)}" if each["description"] else ""
         say(f"{each['id']}{marks}  {each['model'] or 'no model'}{hidden}{about}")
+        if each["model_problem"]:
+            say(f"  cannot answer: {each['model_problem']}")
 
 
 @command.command("show")
@@ -115,7 +142,7 @@ def show_command(ctx: click.Context, agent_id: str, as_json: bool) -> None:
     loaded = loaded_config()
     agent_id = named(agent_id)
     check_known(loaded.config.agents, agent_id)
-    found = _described(loaded, agent_id)
+    (found,) = _described(loaded, agent_id)
     if as_json:
         say_json(found)
     else:
@@ -125,7 +152,7 @@ def show_command(ctx: click.Context, agent_id: str, as_json: bool) -> None:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    leads = dict.fromkeys([*found["routes"], *found["named_by"]])
+    leads = dict.fromkeys([*found["bots"], *found["routes"], *found["named_by"]])
     facts = {
         "Agent": found["id"] + (" (default)" if found["default"] else ""),
         "Description": found.get("description"),
@@ -134,13 +161,13 @@ def _lines(found: dict[str, Any]) -> list[str]:
         "Model": " at ".join(filter(None, (found.get("model"), found.get("provider")))),
         "Backend": found.get("backend"),
     }
-    if not found["problem"]:
+    if "toolsets" in found:
         own = found["toolsets"]
         facts["Toolsets"] = "those of each door" if own is None else ", ".join(own) or "none"
         facts["On the API"] = "yes" if found["exposed"] else "no"
         facts["May ask"] = ", ".join(found["may_ask"]) or "nobody"
     facts["Reached by"] = ", ".join(leads) or "no route: only -a, /agent and the API reach it"
-    facts["Trouble"] = found["problem"] or "none"
+    facts["Trouble"] = found["problem"] or found["model_problem"] or "none"
     return [f"{name}: {value}" for name, value in facts.items() if value]
 
 
@@ -185,7 +212,7 @@ def add_command(agent_id: str, clone: str, with_env: bool, **given: Any) -> None
         say(f"Say who it is in {own.soul_file}.")
     say(f"Talk to it: hermes -a {agent_id}")
     say(f"Send it messages: hermes agent route add {agent_id} --platform ... --chat-id ...")
-    if problem := agent_problems(loaded_config(), home).get(agent_id):
+    if problem := model_problems(loaded_config(), home).get(agent_id):
         say(f"It cannot answer yet: {problem}")
 
 
@@ -375,11 +402,14 @@ def test_command(ctx: click.Context, /, as_json: bool, **given: str | None) -> N
     The hook `select_agent` belongs to the running gateway and is not asked here.
     """
     loaded = loaded_config()
-    facts = route_facts(**{name: (value,) for name, value in given.items()})
-    steps = explained(loaded.config, facts)
+    account, doubts = _account_of(loaded, given), config_doubts(loaded, this_home())
+    own = account.agent if account is not None else ""
+    names = (given["account"], account.account if account is not None else None)
+    facts = route_facts(**{**{name: (value,) for name, value in given.items()}, "account": names})
+    steps = explained(loaded.config, facts, own)
     served = {DEFAULT_AGENT, *loaded.config.agents}
     try:
-        found = asyncio.run(_decided(loaded.config, served, facts))
+        found = asyncio.run(_decided(loaded.config, served, facts, own))
         problem = agent_problems(loaded, this_home()).get(found.agent)
     except NotFound as error:
         found, problem = None, error.message
@@ -393,11 +423,24 @@ def test_command(ctx: click.Context, /, as_json: bool, **given: str | None) -> N
             say(f"Agent: {found.agent}, by {found.rule} ({found.why}).")
         if problem:
             say(f"Refused: {problem}")
+    for doubt in doubts:
+        click.echo(f"warning: {doubt}", err=True)
     ctx.exit(NotFound.exit_code if problem else 0)
 
 
 _conditions(test_command)
 
 
-async def _decided(settings: Settings, served: set[str], facts: Facts) -> RouteDecision:
-    return await Router(lambda: settings, lambda: served).route(facts)
+async def _decided(settings: Settings, served: set[str], facts: Facts, owner: str) -> RouteDecision:
+    return await Router(lambda: settings, lambda: served).route(facts, owner=owner)
+
+
+def _account_of(loaded: LoadedConfig, given: dict[str, str | None]) -> PlatformAccount | None:
+    """Return the account that a message would come to: the named one, or the only one."""
+    wanted, accounts = given["account"], _accounts(loaded, given["platform"] or "")
+    if len(accounts) == 1:
+        return accounts[0]
+    if own := [f"--account {each.account}" for each in accounts if each.agent and not wanted]:
+        say(f"{given['platform']} has bots that belong to an agent: {', '.join(own)}")
+    named = (each for each in accounts if wanted and wanted in (each.account, bot_id(each)))
+    return next(named, None)

@@ -238,6 +238,12 @@ async def _earlier_session(ledger: Ledger, given: dict[str, Any]) -> Session | N
     reference = given["resume"] or given["latest"]
     if reference:
         session = await session_called(ledger, reference)
+        if given["agent"] and named(given["agent"]) != session.agent_id:
+            raise UsageError(
+                f"The session {session.id} is one of the agent `{session.agent_id}`,"
+                f" not of `{named(given['agent'])}`.",
+                hint=f"Continue it with: hermes -a {session.agent_id} -r {session.id}",
+            )
     else:
         agent = named(given["agent"] or loaded_config().config.default_agent)
         query = SessionQuery(agent_id=agent, source=PLATFORM, limit=1)

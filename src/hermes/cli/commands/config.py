@@ -13,8 +13,9 @@ import click
 import msgspec
 from msgspec import Struct
 
+from hermes.app.agents import model_problems
+from hermes.app.doubts import config_doubts
 from hermes.cli.home import app_options, json_option, loaded_config, say_json, this_home
-from hermes.config.agents import agent_problems
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
 from hermes.config.edit import is_env_name, migrate_files, set_value, unset_value
@@ -243,9 +244,10 @@ def _report(*, quiet: bool) -> None:
     errors = found.errors or _unusable(found)
     for problem in errors:
         click.echo(f"error: {problem}", err=True)
-    agents = agent_problems(found, this_home()) if not errors else {}
+    agents = model_problems(found, this_home()) if not errors else {}
     wrong = (f"the agent {agent} cannot answer: {why}" for agent, why in agents.items())
-    for warning in (*found.warnings, *wrong, *found.unused, *_idle(found)):
+    doubts = () if errors else config_doubts(found, this_home())
+    for warning in (*found.warnings, *wrong, *doubts, *found.unused, *_idle(found)):
         click.echo(f"warning: {warning}", err=True)
     if errors:
         click.get_current_context().exit(ConfigError.exit_code)

@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager
 
 import click
 
+from hermes.app.doubts import key_doubts
 from hermes.cli.home import age, given, loaded_config, say, this_home, when
+from hermes.config.environment import process_environ
+from hermes.config.loader import inspect_config
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
 from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
@@ -71,6 +74,8 @@ async def create_command(
     click.echo(secret)
     # The key alone on stdout, so that it can be piped to where it is needed.
     click.echo(f"{_described(key)}\nSave it now: it is not shown again.", err=True)
+    for doubt in key_doubts(loaded_config().config, [key], time.time()):
+        click.echo(f"warning: {doubt}", err=True)
 
 
 @command.command("list")
@@ -78,10 +83,12 @@ async def create_command(
 @with_keys
 async def list_command(keys: ApiKeys, everything: bool) -> None:
     """List the keys: name, end, what they may do, when they were last used."""
-    now = time.time()
+    now, config = time.time(), inspect_config(this_home(), process_environ()).config
     shown = [key for key in await keys.keys() if everything or _state(key, now) == "valid"]
     for key in shown:
         say(f"{_described(key)}  {_state(key, now)}")
+        for doubt in key_doubts(config, [key], now):
+            click.echo(f"warning: {doubt}", err=True)
     if not shown:
         click.echo("There are no keys besides the configured one.", err=True)
 

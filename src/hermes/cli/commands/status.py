@@ -7,6 +7,8 @@ import click
 import msgspec
 
 from hermes import __version__
+from hermes.app.agents import model_problems
+from hermes.app.doubts import config_doubts, key_doubts
 from hermes.cli.commands.gateway import (
     gateway_facts,
     gateway_lines,
@@ -14,7 +16,6 @@ from hermes.cli.commands.gateway import (
     outbox_lines,
 )
 from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
-from hermes.config.agents import agent_problems
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config
 from hermes.config.paths import HermesHome
@@ -42,6 +43,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
                 "home": str(home.root),
                 "config": _config_facts(loaded),
                 "agents": _agents(home, loaded),
+                "doubts": await _doubts(store, loaded, now),
                 "gateway": gateway_facts(report),
                 "ledger": msgspec.to_builtins(stats),
                 "outbox": outbox_facts(pieces, now),
@@ -51,6 +53,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
     for line in (
         *_head(home, loaded),
         *_agent_lines(home, loaded),
+        *(f"Warning: {each}" for each in await _doubts(store, loaded, now)),
         *gateway_lines(report, now),
         *_ledger_lines(stats),
         *outbox_lines(pieces, now),
@@ -86,10 +89,17 @@ def _config_facts(loaded: LoadedConfig) -> dict[str, object]:
 
 def _agents(home: HermesHome, loaded: LoadedConfig) -> dict[str, str | None]:
     """Return the agents beside `main`, and why those that cannot answer cannot."""
-    if loaded.errors or not loaded.config.agents:
+    if loaded.errors:
         return {}
-    problems = agent_problems(loaded, home)
-    return {agent: problems.get(agent) for agent in loaded.config.agents}
+    problems = model_problems(loaded, home)
+    return {agent: problems.get(agent) for agent in {**problems, **loaded.config.agents}}
+
+
+async def _doubts(store: HomeLedger, loaded: LoadedConfig, now: float) -> list[str]:
+    if loaded.errors:
+        return []
+    keys = await store.ledger.keys()
+    return [*config_doubts(loaded, this_home()), *key_doubts(loaded.config, keys, now)]
 
 
 def _agent_lines(home: HermesHome, loaded: LoadedConfig) -> Iterator[str]:

@@ -221,7 +221,7 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     """Which agent answers."""
     say: Callable[[Target, str, str], Coroutine[Any, Any, None]]
     """Says something that is not part of a conversation, under an id or a new one."""
-    apologise: Callable[[Target, HermesError], Coroutine[Any, Any, None]]
+    apologise: Callable[[InboundMessage, HermesError], Coroutine[Any, Any, None]]
     """Says what cannot be done, even without a ledger."""
 
 
@@ -247,11 +247,11 @@ class InboundPipeline:
             return await self._take(message)
         except NotFound as error:
             log.error("%s: a message is refused: %s", message.platform, error.message)
-            self._later(self._parts.apologise(target_of(message), error))
+            self._later(self._parts.apologise(message, error))
             return True
         except StoreError as error:
             # Not confirmed to the platform, so it comes again.
-            self._later(self._parts.apologise(target_of(message), error))
+            self._later(self._parts.apologise(message, error))
             raise
 
     async def _take(self, message: InboundMessage) -> bool:
@@ -299,7 +299,7 @@ class InboundPipeline:
                     await self._run_command(entry, invocation, access, done)
         except NotFound as error:
             await self._ledger.drop((entry.id,), "its agent is not served any more")
-            await self._parts.apologise(target_of(entry.message), error)
+            await self._parts.apologise(entry.message, error)
         finally:
             self._parts.queues.known.discard(entry.id)
 

@@ -6,11 +6,12 @@
 An agent's own bot answers for that agent only. A route is `{match: {...}, agent: ...}`; the
 conditions may also stand beside `agent`. Each is a value, a list of values, or a pattern with `*`
 and `?`; all have to hold. A route that cannot be understood refuses the messages that it may have
-been meant for, and so does a hook that fails: the wrong agent must not answer, with the wrong
-memory and the wrong rights. Every door asks here.
+been meant for (`platform: telegrm` those of telegram), and so does a hook that fails: the wrong
+agent must not answer, with the wrong memory and the wrong rights. Every door asks here.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import NotFound
 from hermes.domain.inbound import ChatKind, InboundMessage, RouteTerms
+from hermes.domain.platforms import platforms
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings import Settings
 
@@ -37,6 +39,7 @@ _OTHER_KEYS = frozenset(
 _NAMES_OF_MAIN = frozenset({"", DEFAULT_AGENT, "default", "hermes"})
 _WEIGHTS = {"guild_id": 2, "chat_id": 4, "thread_id": 8}
 _CHAT_TYPES = {"private": "dm", "direct": "dm", "supergroup": "group"}
+_LISTENERS = ("api_server", "webhook")
 REFUSED = "Change `routes`, `profile_routes` or `default_agent`."
 
 Facts = Mapping[str, tuple[str, ...]]
@@ -165,12 +168,18 @@ def refused_routes(settings: Settings, served: Collection[str] = (DEFAULT_AGENT,
         "profile_routes": [_agent(route) for route in settings.profile_routes],
         "default_agent": [named(settings.default_agent)],
     }
-    wrong = [
-        f"{key}[{at}] cannot be understood and refuses messages: {problem}"
-        for key in ("routes", "profile_routes")
-        for at, route in enumerate(getattr(settings, key))
-        if (problem := _problem(route))
-    ]
+    wrong = []
+    for key in ("routes", "profile_routes"):
+        for at, route in enumerate(getattr(settings, key)):
+            if problem := _problem(route):
+                wrong.append(f"{key}[{at}] cannot be understood and refuses messages: {problem}")
+            elif strange := [
+                each for each in _written(route, "platform") or () if not _known(each)
+            ]:
+                known = ", ".join(sorted(_platforms()))
+                wrong.append(
+                    f"{key}[{at}] has no effect: there is no platform `{strange[0]}` ({known})"
+                )
     return wrong + [
         f"{key}: there is no agent `{agent}`; messages for it are refused"
         for key, agents in rules.items()
@@ -226,7 +235,17 @@ def _problem(route: Any) -> str:
     empty = [key for key in given if key in names and given[key] in (None, "")]
     if strange:
         return f"there is no condition `{strange[0]}`"
-    return f"`{empty[0]}` is empty" if empty else ""
+    if empty:
+        return f"`{empty[0]}` is empty"
+    for key in CONDITIONS:
+        for each in _written(route, key) or ():
+            if not isinstance(each, str | int) or isinstance(each, bool):
+                return f"`{key}` is neither a text nor a number"
+            meant = _meant(key, each)
+            if meant != _plain(key, each):
+                advice = "" if meant == "*" else f", perhaps `{meant}`"
+                return f"there is no {key} `{each}`{advice}"
+    return ""
 
 
 def named(agent: str) -> str:
@@ -245,16 +264,49 @@ def _conditions(route: Any) -> dict[str, list[str]]:
     """Return what a route asks for; a condition that holds for everything is left out."""
     if not isinstance(route, Mapping):
         return {}
-    match = route.get("match")
+    asked = {key: _written(route, key) for key in CONDITIONS}
+    return {
+        key: [_meant(key, each) for each in wanted or ()]
+        for key, wanted in asked.items()
+        if wanted is not None and wanted not in ([None], [""], ["*"])
+    }
+
+
+def _written(route: Any, key: str) -> list[Any] | None:
+    """Return the values of a condition as they are written; None if there is no such condition."""
+    match = route.get("match") if isinstance(route, Mapping) else None
     given = {**route, **(match if isinstance(match, Mapping) else {})}
-    found = {}
-    for key in CONDITIONS:
-        wanted = next((given[name] for name in (key, *_ALSO.get(key, ())) if name in given), None)
-        if wanted in (None, "", "*"):
-            continue
-        several = wanted if isinstance(wanted, list | tuple) else [wanted]
-        found[key] = [_CHAT_TYPES.get(str(each), str(each)) for each in several]
-    return found
+    for name in (key, *_ALSO.get(key, ())):
+        if name in given:
+            wanted = given[name]
+            return list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+    return None
+
+
+def _plain(key: str, value: Any) -> str:
+    """Return a value as messages have it: platforms and types of chats have no capitals."""
+    text = str(value)
+    if key == "chat_type":
+        return _CHAT_TYPES.get(text.lower(), text.lower())
+    return text.lower() if key == "platform" else text
+
+
+def _meant(key: str, value: Any) -> str:
+    """Return what a value may have been meant for: the close name, `*` for anything."""
+    text = _plain(key, value)
+    names = {"platform": _platforms(), "chat_type": tuple(ChatKind)}.get(key, ())
+    if not names or any(_alike(name, text) for name in names):
+        return text
+    close = get_close_matches(text, names, 1, 0.8)
+    return close[0] if close else text if key == "platform" else "*"
+
+
+def _platforms() -> tuple[str, ...]:
+    return (*platforms(), *_LISTENERS)
+
+
+def _known(platform: Any) -> bool:
+    return any(_alike(name, _plain("platform", platform)) for name in _platforms())
 
 
 def _compared(route: Any, facts: Facts) -> tuple[str, str]:

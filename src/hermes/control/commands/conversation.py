@@ -167,6 +167,11 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
             session = _named(await _recent(context, None, limit=SEARCHED), reference)
         if session is None:
             raise NotFound(f"There is no conversation `{reference}`.", hint="/sessions lists them.")
+        if session.agent_id != context.agent_id:
+            there = f"/agent {session.agent_id} first." if context.terminal else "Talk to it there."
+            raise UsageError(
+                f"This is a conversation of the agent `{session.agent_id}`.", hint=there
+            )
         return session
     current = context.session.id if context.session else ""
     found = [each for each in await _recent(context, None) if each.id != current]

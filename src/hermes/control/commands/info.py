@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from hermes.control.admission.routing import named
 from hermes.control.commands.context import CommandContext
 from hermes.control.commands.registry import (
     Category,
@@ -141,7 +142,7 @@ async def agent(context: CommandContext, invocation: Invocation) -> None:
     elif invocation.rest:
         if context.busy:
             raise UsageError("The agent is still working.", hint="Wait for it, or /stop.")
-        chosen = context.host.gateway.profile(invocation.words[0])
+        chosen = context.host.gateway.profile(named(invocation.words[0]))
         await context.screen.use_agent(chosen)
         await context.reply(f"You talk to the agent `{chosen.id}` in a new conversation.")
     else:

@@ -70,8 +70,8 @@ class ReceiverParts(Struct, frozen=True, kw_only=True):
     scripts: Scripts
     deliver: Deliver
     comment: Comments
-    agent_of: Callable[[HookRoute], Awaitable[str]]
-    """Who is asked about the deliveries of a route; `NotFound` if that is nobody."""
+    agent_of: Callable[[HookRoute, str], Awaitable[str]]
+    """Who is asked about a delivery of a route, by its prompt; `NotFound` if that is nobody."""
     rate_limit: int = 30
     """Deliveries a minute and route; 0: no limit."""
     script_timeout: float = 30.0
@@ -104,7 +104,7 @@ class WebhookReceiver(Follower):
             raise HookRefused(404, "There is no such route.")
         if not route.enabled:
             raise HookRefused(403, "This route is switched off.")
-        if agent is not None and await self._parts.agent_of(route) != agent:
+        if agent is not None and await self._parts.agent_of(route, "") != agent:
             raise HookRefused(404, "There is no such route.")
         return route
 
@@ -198,7 +198,7 @@ class WebhookReceiver(Follower):
         route = await self._parts.routes.find(delivery.route)
         if route is None:
             raise NotFound(f"The route `{delivery.route}` is gone.")
-        return await self._parts.agent_of(route)
+        return await self._parts.agent_of(route, delivery.prompt)
 
     def _delivery(self, route: HookRoute, arrived: Arrived, payload: Any) -> HookDelivery:
         now = self._clock.now()

@@ -172,7 +172,7 @@ class ChatDoor(Door):
         return await self._parts.context.describe(turn, entry)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
-        self._parts.group.create_task(self.apologise(target_of(entry.message), error))
+        self._parts.group.create_task(self.apologise(entry.message, error))
 
     async def say(self, target: Target, text: str, post_id: str = "") -> None:
         """Say something that is not part of a conversation."""

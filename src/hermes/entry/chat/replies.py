@@ -24,7 +24,14 @@ from hermes.control.delivery.place import Connections
 from hermes.control.delivery.surface import TOO_OLD, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
-from hermes.domain.errors import AgentUnavailable, HermesError, NotFound, StoreError, failure_text
+from hermes.domain.errors import (
+    AgentUnavailable,
+    HermesError,
+    NobodyChosen,
+    NotFound,
+    StoreError,
+    failure_text,
+)
 from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
@@ -323,25 +330,26 @@ def _undelivered(piece: OutboxEntry, now: float) -> str:
 
 
 AGAIN_AFTER = 600.0
-MOST_CHATS = 5_000
+MOST_TOLD = 5_000
 
 
 class Apologies:
     def __init__(self, send: Callable[[Target, str], Awaitable[None]], clock: Clock) -> None:
         self._send = send
         self._clock = clock
-        self._told: dict[tuple[str, str, str | None], float] = {}
+        self._told: dict[tuple[str | None, ...], float] = {}
 
-    async def say(self, target: Target, error: HermesError) -> None:
-        """Explain `error` in a chat, unless that was done a moment ago."""
-        now = self._clock.monotonic()
-        chat = (target.platform, target.chat_id, target.thread_id)
-        if now - self._told.get(chat, float("-inf")) < AGAIN_AFTER:
+    async def say(self, message: InboundMessage, error: HermesError) -> None:
+        """Explain `error` where a message came from, unless its sender heard it a moment ago."""
+        now, target, text = self._clock.monotonic(), target_of(message), explanation(error)
+        chat = (target.platform, target.account, target.chat_id, target.thread_id)
+        heard = (*chat, message.sender.id, text)
+        if now - self._told.get(heard, float("-inf")) < AGAIN_AFTER:
             return
-        if len(self._told) >= MOST_CHATS:
-            self._told = {c: at for c, at in self._told.items() if now - at < AGAIN_AFTER}
-        self._told[chat] = now
-        await self._send(target, explanation(error))
+        if len(self._told) >= MOST_TOLD:
+            self._told = {each: at for each, at in self._told.items() if now - at < AGAIN_AFTER}
+        self._told[heard] = now
+        await self._send(target, text)
 
 
 def explanation(error: HermesError) -> str:
@@ -351,7 +359,7 @@ def explanation(error: HermesError) -> str:
             "⚠️ I cannot store anything right now (perhaps the disk is full), so this has to"
             " wait. Your message is not lost; I will try again."
         )
-    if isinstance(error, AgentUnavailable):
+    if isinstance(error, AgentUnavailable | NobodyChosen):
         return f"⚠️ {error.public}"
     if isinstance(error, NotFound):
         # Which agent is missing is the operator's: it is in the log.

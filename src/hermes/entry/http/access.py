@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes.control.admission.routing import Facts, route_facts
 from hermes.control.runs.runs import PLATFORM, is_owner
 from hermes.domain.approvals import Approval
-from hermes.domain.errors import NotFound
+from hermes.domain.errors import NobodyChosen, NotFound
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller
 from hermes.domain.ports.ledger import SessionStore
@@ -113,10 +113,30 @@ async def require_agent(call: AnyCall, name: str | None) -> ServedAgent:
 
 async def _routed(call: AnyCall, agents: Mapping[str, ServedAgent]) -> ServedAgent | None:
     try:
-        decision = await call.context.router.route(api_facts(call))
+        decision = await call.context.router.route(api_facts(call), text=_said(call.body))
+    except NobodyChosen:
+        raise
     except NotFound:
         return None
     return agents.get(decision.agent)
+
+
+def _said(body: Any) -> str:
+    """Return the text of the last message of the user in a request, in any of its shapes."""
+    for name in ("messages", "input", "message"):
+        given = getattr(body, name, None)
+        if isinstance(given, str):
+            return given
+        for each in reversed(given or ()):
+            content = getattr(each, "content", None)
+            if getattr(each, "role", None) not in (None, "user"):
+                continue
+            if isinstance(content, str):
+                return content
+            parts = [each] if content is None else content
+            if texts := [text for part in parts if (text := getattr(part, "text", None))]:
+                return "\n".join(texts)
+    return ""
 
 
 def api_facts(call: AnyCall) -> Facts:

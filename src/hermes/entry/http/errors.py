@@ -13,6 +13,7 @@ from hermes.domain.errors import (
     BudgetExhausted,
     Conflict,
     HermesError,
+    NobodyChosen,
     NotFound,
     StoreError,
     UsageError,
@@ -62,6 +63,7 @@ class Problem(HermesError):
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _STATUS: tuple[tuple[type[HermesError], int], ...] = (
     (AgentUnavailable, 503),
+    (NobodyChosen, 503),
     (NotFound, 404),
     (Conflict, 409),
     (UsageError, 400),
@@ -77,7 +79,7 @@ def problem_of(error: HermesError) -> Problem:
         return error
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     message = f"{error.message} {error.hint}".strip()
-    if isinstance(error, AgentUnavailable):
+    if isinstance(error, AgentUnavailable | NobodyChosen):
         message = error.public  # where its home lies is nobody's business here
     later = {"retry-after": "1"} if status in {429, 503} else None
     return Problem(status, message, code=error.code, headers=later)
