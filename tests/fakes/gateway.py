@@ -8,9 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from fakes.command import Hermes
+from fakes.package import install
 from fakes.telegram import TOKEN
 
-__all__ = ["GatewayProcess", "gateway_config"]
+
+UNPACED = """
+from msgspec.structs import replace
+
+from hermes.domain.platforms import Limits, Rate
+from hermes.entry.chat.telegram.manifest import PLATFORM as TELEGRAM
+
+limits = Limits(private=Rate(), group=Rate())
+PLATFORM = replace(TELEGRAM, capabilities=replace(TELEGRAM.capabilities, limits=limits))
+"""
+
+
+def unpaced(folder: Path) -> dict[str, str]:
+    """Return variables for a gateway that takes Telegram for a platform without limits.
+
+    Where the pace is not the subject nobody need wait for it.
+    """
+    points = "[hermes.platforms]\ntelegram = unpaced_telegram:PLATFORM\n"
+    package = install(folder / "unpaced", "unpaced_telegram", UNPACED, points)
+    return {"PYTHONPATH": package}
 
 
 def gateway_config(telegram_url: str, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.gateway import running_gateway
+from fakes.gateway import running_gateway, unpaced
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 from hermes.execution.backends.sandbox import backend as sandbox
@@ -43,7 +43,9 @@ async def test_a_chat_gets_files_of_its_own_sandbox_and_of_no_other(tmp_path: Pa
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
         # A folder of the machine with the same name as one of the sandbox is in nobody's way.
         more = {"gateway": {"media_delivery_allow_dirs": ["/tmp/"]}}
-        async with running_gateway(tmp_path, model.base_url, telegram.base_url, **more) as gateway:
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, unpaced(tmp_path), **more
+        ) as gateway:
             home = gateway.hermes.home
             (home / "notes.txt").write_text("of the home")
 
@@ -93,7 +95,7 @@ async def test_on_this_machine_files_come_from_the_workspace_and_not_through_lin
     script = Script(default=Step(text="Done."))
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
         async with running_gateway(
-            tmp_path, model.base_url, telegram.base_url, terminal=local
+            tmp_path, model.base_url, telegram.base_url, unpaced(tmp_path), terminal=local
         ) as gateway:
             home = gateway.hermes.home
             place = home / "workspace"

@@ -14,7 +14,7 @@ from statistics import median
 
 import pytest
 
-from fakes.gateway import GatewayProcess, running_gateway
+from fakes.gateway import GatewayProcess, running_gateway, unpaced
 from fakes.model import Rule, Script, Step
 from fakes.model_remote import RemoteModel, model_process
 from fakes.telegram import FakeTelegram
@@ -83,7 +83,7 @@ async def loaded(
     """Run a gateway that has answered once, beside a model in its own process."""
     async with model_process(folder, script) as model, FakeTelegram() as telegram:
         urls = (model.base_url, telegram.base_url)
-        async with running_gateway(folder, *urls, terminal=LOCAL) as gateway:
+        async with running_gateway(folder, *urls, unpaced(folder), terminal=LOCAL) as gateway:
             await first_answer(telegram)
             yield model, telegram, gateway
             assert await gateway.stop() == 0
