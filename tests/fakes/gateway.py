@@ -11,7 +11,6 @@ from fakes.command import Hermes
 from fakes.package import install
 from fakes.telegram import TOKEN
 
-
 UNPACED = """
 from msgspec.structs import replace
 
