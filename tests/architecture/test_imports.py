@@ -1,13 +1,20 @@
 """What importing costs, and what it must not do."""
 
 import ast
+import asyncio
+import signal
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 import hermes
+from fakes.command import Hermes
+from fakes.gateway import gateway_config
+from fakes.model import FakeModelServer, Script, Step
+from fakes.telegram import FakeTelegram
 
 SOURCE = Path(hermes.__file__).parent
 
@@ -50,6 +57,46 @@ def test_importing_the_package_has_no_side_effects(tmp_path: Path) -> None:
 
 def test_the_http_client_is_loaded_only_when_a_model_is_called() -> None:
     assert "httpx2" not in modules_after("import hermes.app.build")
+
+
+WATCHED = """import atexit, os, sys
+from pathlib import Path
+atexit.register(lambda: Path(os.environ["LOADED"]).write_text("\\n".join(sys.modules)))
+from hermes.cli.main import main
+main()
+"""
+OF_EVERY_TURN = {"anyio", "click", "h11", "httpcore2", "msgspec", "sniffio", "truststore", "yaml"}
+OF_THE_GATEWAY = {"cronsim", "httptools", "httpx2", "idna", "uvicorn", "wsproto"}
+
+
+async def test_no_library_of_a_tool_is_loaded_until_the_tool_is_used(tmp_path: Path) -> None:
+    """A turn of `hermes chat` and a gateway that answers: all tools on offer, none used."""
+    installed = set(packages_distributions())
+    async with FakeModelServer(Script(default=Step(text="ok"))) as model, FakeTelegram() as chats:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(chats.base_url))
+
+        async def started(file: str, *arguments: str) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", WATCHED, *arguments),
+                cwd=hermes.work,
+                env={**hermes.environ, "LOADED": str(tmp_path / file)},
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+
+        async with asyncio.timeout(60):
+            await (await started("chat", "chat", "-q", "hello")).wait()
+            gateway = await started("gateway", "gateway", "run")
+            chats.say(7, 7, "hello")
+            await chats.until(lambda: "ok" in str(chats.replies(7)))
+            gateway.send_signal(signal.SIGTERM)
+            await gateway.wait()
+        assert len(model.requests[0].body["tools"]) > 20
+    for file, expected in (("chat", OF_EVERY_TURN), ("gateway", OF_EVERY_TURN | OF_THE_GATEWAY)):
+        names = {name.partition(".")[0] for name in (tmp_path / file).read_text().split()}
+        public = {name for name in names & installed if not name.startswith("_")}
+        assert public - {"hermes", "typing_extensions", "cython_runtime"} <= expected
+        assert "hermes.agent.mcp.client" not in (tmp_path / file).read_text().split()
 
 
 def test_the_help_of_the_command_imports_no_command() -> None:
