@@ -15,7 +15,7 @@ def test_the_manifest_has_what_the_door_uses_and_every_command_that_slack_allows
     made = json.loads(CliRunner().invoke(command, ["manifest", "--name", "Robo"]).output)
     assert made["settings"]["socket_mode_enabled"] is True
     assert made["settings"]["interactivity"]["is_enabled"] is True
-    assert {"app_mention", "message.im"} <= set(
+    assert {"app_mention", "message.im", "assistant_thread_started"} <= set(
         made["settings"]["event_subscriptions"]["bot_events"]
     )
     assert {"chat:write", "files:read", "im:history", "assistant:write"} <= set(
@@ -30,6 +30,11 @@ def test_the_manifest_has_what_the_door_uses_and_every_command_that_slack_allows
 
     plain = json.loads(CliRunner().invoke(command, ["manifest", "--no-assistant"]).output)
     assert "assistant_view" not in plain["features"]
+    assert not [
+        each
+        for each in plain["settings"]["event_subscriptions"]["bot_events"]
+        if "assistant" in each
+    ]
     assert "assistant:write" not in plain["oauth_config"]["scopes"]["bot"]
 
     target = tmp_path / "app.json"

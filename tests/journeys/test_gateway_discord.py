@@ -29,7 +29,7 @@ def config_for(discord: FakeDiscord, **more: Any) -> dict[str, Any]:
         "enabled": True,
         "token": discord.token,
         "allow_all_users": True,
-        "extra": {"base_url": discord.base_url},
+        "extra": {"base_url": discord.base_url, "history_backfill": 5},
     }
     titles = {"title_generation": {"enabled": False}}
     return {"platforms": {"discord": platform}, "auxiliary": titles, **more}
@@ -62,8 +62,11 @@ async def test_a_conversation_with_everything(tmp_path: Path) -> None:
             assert "hello in private" in shown[0]["content"]
             assert shown[0]["message_reference"]["message_id"] == said
             # A mention is answered in a thread, where it goes on without one.
+            discord.say(GENERAL, BOB, "the garden is green")
             asked = discord.say(GENERAL, ANN, f"<@{BOT}> hello in the channel")
             await discord.until(lambda: discord.texts(asked))
+            told = str(model.requests[-1].body["messages"][-1]["content"])
+            assert told.index("hello in the channel") < told.index("> user702: the garden is green")
             discord.say(asked, ANN, "and again")
             await discord.until(lambda: any("and again" in each for each in discord.texts(asked)))
             assert discord.texts(GENERAL) == []

@@ -37,6 +37,7 @@ from hermes.domain.ports.platform import (
     AdapterRequest,
     AlbumSender,
     ButtonPress,
+    EarlierMessages,
     FileSource,
     HandoffThreads,
     NumberedMessages,
@@ -172,6 +173,8 @@ class ConformanceRun:
         self.folder = gateway.home.parent
         self.adapter: Any = None
         """An `Adapter`, connected while checks call it directly."""
+        self.heard: list[InboundMessage] = []
+        """What this adapter took in."""
         self._people = iter(driver.people)
         self._marks = count(1)
 
@@ -256,7 +259,7 @@ PARAMETERS = frozenset(
     | {"idempotent_seconds", "typing_seconds", "limits"}
 )
 """Fields of `Capabilities` that say how, not what."""
-PORTS = (AlbumSender, FileSource, HandoffThreads, NumberedMessages, SentHistory)
+PORTS = (AlbumSender, EarlierMessages, FileSource, HandoffThreads, NumberedMessages, SentHistory)
 TALK, BREAK, CALL = "talk", "break", "call"
 
 
@@ -616,6 +619,21 @@ async def finds_what_it_sent(run: ConformanceRun) -> None:
     assert await run.adapter.find_sent(piece, since) == sent
 
 
+@check("EarlierMessages", stage=CALL)
+async def tells_what_was_said_before(run: ConformanceRun) -> None:
+    place, before, asked = run.driver.thread(run.person()), run.mark(), run.mark()
+    await run.driver.say(place, f"the word is plum {before}", mention=False)
+    await run.driver.say(place, f"what is the word? {asked}")
+
+    def heard() -> list[InboundMessage]:
+        return [each for each in run.heard if asked in each.text]
+
+    (message, *_) = await run.until(heard, "a mention")
+    said = await run.adapter.said_before(message)
+    assert [before in each for each in said].count(True) == 1, said
+    assert not any(asked in each for each in said)
+
+
 @check("NumberedMessages", stage=CALL)
 async def counts_its_messages(run: ConformanceRun) -> None:
     place, mark = run.private(), run.mark()
@@ -661,10 +679,14 @@ class Outcomes(Struct, kw_only=True):
             raise self.failures[name]
 
 
-class _DeafSink:
-    """Takes everything and keeps nothing; implements `InboundSink`."""
+class _ListSink:
+    """Takes everything; implements `InboundSink`."""
 
-    async def message(self, message: InboundMessage) -> bool:  # noqa: ARG002
+    def __init__(self) -> None:
+        self.messages: list[InboundMessage] = []
+
+    async def message(self, message: InboundMessage) -> bool:
+        self.messages.append(message)
         return True
 
     async def overheard(self, message: InboundMessage) -> None: ...
@@ -722,7 +744,9 @@ async def run_checks(driver: PlatformDriver, folder: Path) -> Outcomes:
         try:
             await adapter.connect()
             run.adapter = adapter
-            receiving = asyncio.ensure_future(adapter.receive(_DeafSink()))
+            sink = _ListSink()
+            run.heard = sink.messages
+            receiving = asyncio.ensure_future(adapter.receive(sink))
             for each in due:
                 if each.stage == CALL:
                     await carry_out(each)
@@ -748,7 +772,7 @@ def _config(
 
 
 def _adapter(driver: PlatformDriver, section: dict[str, Any], folder: Path) -> Adapter:
-    flat: dict[str, Any] = {"reactions": True}
+    flat: dict[str, Any] = {"reactions": True, "history_backfill": 10}
     flat |= {name: value for name, value in section.items() if name != "extra"}
     places = SettingPlaces(section=flat | section.get("extra", {}), variables={})
     request = AdapterRequest(

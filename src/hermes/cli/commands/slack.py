@@ -22,6 +22,8 @@ _SCOPES = (
     *("im:read", "im:write", "mpim:history", "mpim:read", "reactions:write", "users:read"),
 )
 _EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
+_PANE_EVENTS = ("assistant_thread_started", "assistant_thread_context_changed")
+"""Slack wants them of an app with a pane for assistants."""
 _ABOUT = "An agent of your own, in threads, channels and private messages."
 
 
@@ -44,6 +46,7 @@ def app_manifest(name: str, view: str) -> dict[str, Any]:
         "agent": {"agent_view": {"agent_description": _ABOUT}},
     }
     scopes = [*_SCOPES, *(["assistant:write"] if view else [])]
+    events = [*_EVENTS, *(_PANE_EVENTS if view == "assistant" else ())]
     tab = {"home_tab_enabled": False, "messages_tab_enabled": True}
     features = {
         "app_home": tab | {"messages_tab_read_only_enabled": False},
@@ -55,7 +58,7 @@ def app_manifest(name: str, view: str) -> dict[str, Any]:
         "features": features | views.get(view, {}),
         "oauth_config": {"scopes": {"bot": sorted(scopes)}},
         "settings": {
-            "event_subscriptions": {"bot_events": list(_EVENTS)},
+            "event_subscriptions": {"bot_events": events},
             "interactivity": {"is_enabled": True},
             "org_deploy_enabled": False,
             "socket_mode_enabled": True,

@@ -277,6 +277,14 @@ class SentHistory(Protocol):
 
 
 @runtime_checkable
+class EarlierMessages(Protocol):
+    """An adapter that can tell what was said around a message, though not to us."""
+
+    async def said_before(self, message: InboundMessage) -> list[str]:
+        """Return what others said before it, back to our own last word, as `name: text`."""
+
+
+@runtime_checkable
 class NumberedMessages(Protocol):
     """An adapter that cannot look up what was sent, but whose message ids count up."""
 

@@ -6,6 +6,7 @@ Each platform is looked after on its own (`control.supervision.supervisor`); one
 that cannot connect keeps nobody else from talking.
 """
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -32,9 +33,16 @@ from hermes.control.supervision.supervisor import (
     SupervisorSettings,
 )
 from hermes.domain.errors import HermesError, ToolRefused
-from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
-from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
+from hermes.domain.ports.platform import (
+    Adapter,
+    EarlierMessages,
+    FileSource,
+    InboundSink,
+    MenuCommand,
+    PlatformFailure,
+)
 from hermes.domain.profile import current_profile
 from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn, TurnContext
@@ -45,6 +53,9 @@ from hermes.entry.chat.replies import Apologies, ChatReplies
 from hermes.entry.chat.voice import VoiceMessages
 
 log = logging.getLogger(__name__)
+
+SURROUNDINGS_SECONDS = 5.0
+"""So long a turn waits for what was said before it."""
 
 
 class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
@@ -155,10 +166,26 @@ class ChatDoor(Door):
         )
 
     async def fetched(self, message: InboundMessage) -> InboundMessage:
+        message = await self._surrounded(message)
         heard, told = await self._parts.voices.heard(await self._downloads.fetched(message))
         if told:
             self._parts.group.create_task(self._tell(message, told))
         return heard
+
+    async def _surrounded(self, message: InboundMessage) -> InboundMessage:
+        """Add what was said before a mention; the question can be answered without it."""
+        line = self._line(message.platform, message.account)
+        adapter: object = None if line is None else line.adapter
+        alone = message.chat.kind is ChatKind.PRIVATE or not message.mentioned or message.context
+        if alone or not isinstance(adapter, EarlierMessages):
+            return message
+        try:
+            async with asyncio.timeout(SURROUNDINGS_SECONDS):
+                said = await adapter.said_before(message)
+        except (PlatformFailure, TimeoutError) as error:
+            log.info("what was said before %s is not known: %s", message.native_id, error)
+            return message
+        return replace(message, context="\n".join(said))
 
     async def _tell(self, message: InboundMessage, text: str) -> None:
         """Say something about a message, once, also if it is taken up again."""

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.discord import BOT, GENERAL, GUILD, FakeDiscord
 from fakes.discord_kit import QuickClock, discord_adapter, piece
@@ -297,6 +298,27 @@ async def test_a_mention_opens_a_thread_and_the_conversation_goes_on_there() -> 
         async with discord_adapter(discord) as again:
             await again.send(piece(GENERAL, "more", thread_id=said, context=message.reply_context))
         assert discord.texts(said) == ["gladly", "more"]
+
+
+async def test_what_was_said_before_a_mention_can_be_told_along() -> None:
+    async with FakeDiscord() as discord, discord_adapter(discord, history_backfill=3) as adapter:
+        sink = RememberingSink()
+        async with receiving(adapter, sink):
+            await discord.until(lambda: discord.connected)
+            for text in ("too long ago", "one", HI, "two"):
+                discord.say(GENERAL, ANN, text)
+            said = discord.say(GENERAL, BOB, f"<@{BOT}> what do you think?")
+            discord.say(GENERAL, ANN, "later")
+            await sink.until(lambda: len(sink.texts) == 2)
+        asked = sink.messages[f"{GENERAL}:{said}"]
+        assert await adapter.said_before(asked) == ["user701: one", "user701: two"]
+        await adapter.send(piece(GENERAL, "my own word"))
+        discord.say(GENERAL, ANN, "three")
+        again = replace(asked, native_id=f"{GENERAL}:{discord.say(GENERAL, BOB, 'so?')}")
+        assert await adapter.said_before(again) == ["user701: three"]
+    async with FakeDiscord() as discord, discord_adapter(discord) as adapter:
+        assert await adapter.said_before(asked) == []
+        assert not discord.called("/messages")
 
 
 async def test_without_permission_for_threads_the_channel_is_used() -> None:

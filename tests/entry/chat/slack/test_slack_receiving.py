@@ -97,6 +97,22 @@ async def test_rules_of_channels_and_threads() -> None:
         assert [each.thread_id for each in sink.messages.values()][-1] is None
 
 
+async def test_what_was_said_in_a_thread_before_a_mention_can_be_told_along() -> None:
+    async with FakeSlack() as slack, listening(slack, history_backfill=2) as (adapter, sink):
+        first = slack.say("C1", "U1", "too long ago")
+        for text in ("one &amp; two", f"{HI} hm", "<@U2> three"):
+            slack.say("C1", "U1", text, thread_ts=first)
+        said = slack.say("C1", "U2", f"{HI} what do you think?", thread_ts=first)
+        await sink.until(lambda: len(sink.texts) == 3)
+        asked = sink.messages[f"C1:{said}"]
+        assert await adapter.said_before(asked) == ["Ann: one & two", "Ann: @U2 three"]
+        await adapter.send(outgoing("C1", "my own word", thread_id=first))
+        assert await adapter.said_before(asked) == []
+    async with FakeSlack() as slack, adapter_for(slack) as adapter:
+        assert await adapter.said_before(asked) == []
+        assert slack.count("conversations.replies") == 0
+
+
 async def test_a_thread_that_the_bot_began_needs_no_mention() -> None:
     async with FakeSlack() as slack, listening(slack) as (adapter, sink):
         sent = await adapter.send(outgoing("C1", "report"))

@@ -29,7 +29,6 @@ from hermes.domain.wording import clean_text, one_line
 from hermes.entry.chat.discord import inbound, wire
 from hermes.entry.chat.discord.inbound import ChannelWire, PostWire
 from hermes.entry.chat.discord.settings import DiscordSettings
-from hermes.entry.chat.discord.wire import PASSING, Received
 from hermes.entry.chat.kit import intake
 from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import read_leniently
@@ -42,14 +41,15 @@ _LOG = logging.getLogger(__name__)
 _MOST_CHATS, _MOST_PEOPLE = 500, 50
 """Private chats that are read up, and those that are opened to look whether there is anything."""
 _READABLE = frozenset({0, 5, 10, 11, 12})
-_SEEN = "👀"
 _MAX_UPLOAD = 500_000_000
 """Discord's own limit depends on the server; it says so itself."""
 _THREAD = {"auto_archive_duration": 1440}
 _STYLES = {"primary": 3, "danger": 4}
 _EPHEMERAL, _LOADING, _SILENT = 1 << 6, 1 << 7, 1 << 12
+_CALLBACK = "POST /interactions/{webhook_id}/{webhook_token}/callback"
 _ORIGINAL = "/webhooks/{webhook_id}/{webhook_token}/messages/@original"
 _MESSAGE = "/channels/{channel_id}/messages/{message_id}"
+_MESSAGES = "GET /channels/{channel_id}/messages"
 Meanings = list[tuple[PostWire, Heard | None]]
 
 
@@ -76,9 +76,8 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         self._bot = inbound.DiscordBot(id="")
         self._channels: dict[str, ChannelWire] = {}
         self._interactions: intake.Recent[_Interaction] = intake.Recent()
-        self._reactions: intake.Recent[str] = intake.Recent()
-        self._begun, self._live = False, ""
-        """Whether a session was begun, and the message that is just coming in."""
+        self._unopened: intake.Recent[str] = intake.Recent()  # threads, and why
+        self._begun, self._live = False, ""  # the message that is just coming in
         self._sink: port.InboundSink
         self._hand_over: HandOver
 
@@ -91,13 +90,13 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         await self._files.close()
 
     async def receive(self, sink: port.InboundSink) -> None:
-        events: asyncio.Queue[Received] = asyncio.Queue()
+        events: asyncio.Queue[wire.Received] = asyncio.Queue()
         if (saved := await sink.cursor()) is not None:
             self._marks = self._history.marks = msgspec.convert(saved, Cursor)
         self._sink = sink
         async with self._intake.into(sink) as self._hand_over, intake.together() as group:
 
-            def arrived(event: Received) -> None:
+            def arrived(event: wire.Received) -> None:
                 if event.name == "INTERACTION_CREATE":
                     group.create_task(self._interaction(event.data))
                 else:
@@ -106,7 +105,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
             group.create_task(self._consume(events))
             await self._api.listen(sink, arrived, self._marks.session)
 
-    async def _consume(self, events: asyncio.Queue[Received]) -> None:
+    async def _consume(self, events: asyncio.Queue[wire.Received]) -> None:
         saved_at = 0.0
         async for batch in intake.batches(events):
             meanings = [each for event in batch for each in await self._take(event)]
@@ -116,7 +115,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
                 await self._sink.save_cursor(msgspec.to_builtins(self._marks))
                 saved_at, self._history.moved = now, False
 
-    async def _take(self, event: Received) -> Meanings:
+    async def _take(self, event: wire.Received) -> Meanings:
         """Handle an event; return what it means if it is a message."""
         if event.name in wire.PLACES:
             self._know(event.data)
@@ -184,11 +183,11 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         try:
             return await Patience(self._clock).until_answered(ask, self._sink)
         except PlatformFailure as failure:
-            if failure.action in PASSING:
+            if failure.action in wire.PASSING:
                 raise
             return None
 
-    async def _begin(self, event: Received) -> None:
+    async def _begin(self, event: wire.Received) -> None:
         """Read up what was missed before a session; a resumed one brings its events itself."""
         if self._begun and event.name == "RESUMED":
             return
@@ -227,8 +226,15 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         if not self._rules().missed_message_backfill:
             return []
         query = {"limit": 100} | ({"after": after} if after else {})
-        page = await self._asked("GET /channels/{channel_id}/messages", channel, **query)
-        return [message for each in page or () if (message := read_leniently(each, PostWire))]
+        return _posts(await self._asked(_MESSAGES, channel, **query))
+
+    async def said_before(self, message: InboundMessage) -> list[str]:
+        channel, _, name = message.native_id.partition(":")
+        most = min(self._rules().history_backfill, 100)
+        if most < 1 or not number(channel):
+            return []
+        page = _posts(await self._api.call(_MESSAGES, channel, before=name, limit=most))
+        return intake.surroundings(inbound.utterance(each, self._bot) for each in reversed(page))
 
     async def _interaction(self, data: Mapping[str, Any]) -> None:
         told = read_leniently(data, inbound.InteractionWire)
@@ -256,9 +262,8 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         await self._reply(number, {"type": 6} if text == port.NOTED else privately)
 
     async def _reply(self, interaction: str, answer: dict[str, Any]) -> None:
-        method = "POST /interactions/{webhook_id}/{webhook_token}/callback"
-        names = (interaction, self._interactions[interaction].token)
-        await self._api.call(method, *names, body=answer)
+        token = self._interactions[interaction].token
+        await self._api.call(_CALLBACK, interaction, token, body=answer)
 
     async def _in_place(
         self, outgoing: Outgoing, body: dict[str, Any], upload: Upload | None
@@ -279,7 +284,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
                 return None
             data = await self._api.call(f"PATCH {_ORIGINAL}", *names, body=body, upload=upload)
         except PlatformFailure as failure:
-            if failure.action in PASSING:
+            if failure.action in wire.PASSING:
                 raise
             return None
         return Sent(native_id=f"{data['channel_id']}:{data['id']}")
@@ -321,27 +326,22 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
 
     async def typing(self, target: Target) -> None:
         if self._rules().typing_indicator:
-            typing = "POST /channels/{channel_id}/typing"
-            await self._api.call(typing, await self._place(target))
+            lost = target.thread_id in self._unopened
+            place = target.chat_id if lost else await self._place(target)
+            await self._api.call("POST /channels/{channel_id}/typing", place)
 
-    async def react(self, target: Target, native_id: str, emoji: str) -> None:  # noqa: ARG002
+    async def _react(self, target: Target, native_id: str, emoji: str, *, there: bool) -> None:  # noqa: ARG002
         channel, _, message = native_id.partition(":")
-        if not number(channel) or not self._rules().reactions:
-            return
         own = f"{_MESSAGE}/reactions/{{emoji}}/@me"
-        if (earlier := self._reactions.pop(native_id, _SEEN)) != emoji:
-            await self._remove(own, channel, message, earlier)
-        if emoji:
+        if number(channel) and there:
             await self._api.call(f"PUT {own}", channel, message, emoji)
-            self._reactions[native_id] = emoji
+        elif number(channel):
+            await self._remove(own, channel, message, emoji)
 
     async def find_sent(self, outgoing: Outgoing, since: float) -> Sent | None:
         channel = outgoing.target.thread_id or outgoing.target.chat_id
         nonce, text = _nonce(outgoing.key), _content(outgoing).get("content")
-        page = await self._api.call("GET /channels/{channel_id}/messages", channel, limit=100)
-        for message in [
-            each for data in reversed(page) if (each := read_leniently(data, PostWire))
-        ]:
+        for message in reversed(_posts(await self._api.call(_MESSAGES, channel, limit=100))):
             ours = message.nonce == nonce or (text and message.content == text)
             if ours and message.author.id == self.account and message.sent_at >= since - SKEW:
                 return Sent(native_id=message.name)
@@ -367,17 +367,20 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         thread, (kind, _, name) = target.thread_id, target.context.partition(" ")
         if thread is None or kind != inbound.THREAD or thread in self._channels:
             return thread or target.chat_id
+        if thread in self._unopened:
+            raise PlatformFailure(FailureAction.DROP_THREAD, self._unopened[thread])
         parent = self._channels.get(target.chat_id, ChannelWire(id=""))
         made: Any = {"id": thread, "type": 11, "parent_id": target.chat_id}
         body, place = {"name": clean_text(name), **_THREAD}, (target.chat_id, thread)
         try:
             made |= await self._api.call(f"POST {_MESSAGE}/threads", *place, body=body)
         except PlatformFailure as failure:
-            if failure.action in PASSING:
+            if failure.action in wire.PASSING:
                 raise
             # 160004: it is there already.
             if not failure.description.startswith("160004"):
                 _LOG.warning("No thread can be opened, so the channel is used: %s", failure)
+                self._unopened[thread] = failure.message
                 raise PlatformFailure(FailureAction.DROP_THREAD, failure.message) from None
         self._know(made, parent.guild_id)
         return thread
@@ -399,6 +402,10 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         limit = self._rules().max_attachment_bytes
         check_size(number(size), limit)
         return await self._files.download(HttpRequest(name="a file", url=url), target, limit)
+
+
+def _posts(page: Any) -> list[PostWire]:
+    return [message for each in page or () if (message := read_leniently(each, PostWire))]
 
 
 def _nonce(key: str) -> str:

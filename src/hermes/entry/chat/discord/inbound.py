@@ -20,14 +20,13 @@ from hermes.domain.wording import one_line
 from hermes.entry.chat.discord.manifest import PLATFORM
 from hermes.entry.chat.discord.settings import DiscordRules
 from hermes.entry.chat.kit.history import number
-from hermes.entry.chat.kit.intake import Heard, judge, read_addressing
+from hermes.entry.chat.kit.intake import Heard, Utterance, file_kind, judge, read_addressing
 
 PRIVATE = 1
 _SPOKEN = frozenset({0, 19})  # plain messages and replies
 _THREADS, _WITH_THREADS = frozenset({10, 11, 12}), frozenset({0, 5})
 _QUOTE_LENGTH, _NAME_LENGTH = 4000, 80
 _VOICE = 1 << 13
-_KINDS = frozenset({"image", "audio", "video"})
 _PERSON = re.compile(r"<@!?(\d+)>")
 _COMMAND, _PRESS = 2, 3
 THREAD, INTERACTION = "thread", "interaction"
@@ -220,11 +219,16 @@ def _text(message: PostWire, said: str) -> str:
     return "\n".join(part for part in (text, *stickers, *forwarded) if part)
 
 
+def utterance(message: PostWire, bot: DiscordBot) -> Utterance:
+    author, text = message.author, _text(message, message.content)
+    to_us = any(user.id == bot.id for user in message.mentions)
+    return Utterance(author.global_name or author.username, text, author.id == bot.id, to_us)
+
+
 def _file(message: PostWire, file: Mapping[str, Any]) -> Attachment:
     media_type, size = str(file.get("content_type") or "").partition(";")[0], file.get("size") or 0
-    kind = media_type.partition("/")[0]
     return Attachment(
-        kind="voice" if message.flags & _VOICE else kind if kind in _KINDS else "document",
+        kind=file_kind(media_type, voice=bool(message.flags & _VOICE)),
         remote=f"{size} {file.get('url')}",
         name=str(file.get("filename") or "file"),
         media_type=media_type or None,

@@ -4,8 +4,7 @@ from typing import Literal
 
 from msgspec.structs import force_setattr
 
-from hermes.domain.errors import ConfigError
-from hermes.entry.chat.kit.settings import ChatSettings, Seconds
+from hermes.entry.chat.kit.settings import ChatSettings, Seconds, server_root
 
 
 class DiscordRules(ChatSettings, frozen=True, kw_only=True):
@@ -20,6 +19,8 @@ class DiscordRules(ChatSettings, frozen=True, kw_only=True):
     missed_message_backfill: bool = True
     command_sync_policy: Literal["safe", "bulk", "off"] = "safe"
     """`off`: the slash commands of the bot stay as they are."""
+    history_backfill: int = 0
+    """So many messages before a mention are told along with it, back to our own last one."""
     max_attachment_bytes: int = 32 * 1024 * 1024
     allowed_users: frozenset[str] = frozenset()
     """Also: whose private chats are looked into when a session begins."""
@@ -33,12 +34,8 @@ class DiscordSettings(DiscordRules, frozen=True, kw_only=True):
     request_timeout: Seconds = 60.0
 
     def __post_init__(self) -> None:
-        force_setattr(self, "base_url", self.base_url.strip().rstrip("/"))
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"The Discord server address {self.base_url!r} is not an http or https URL.",
-                hint="Set platforms.discord.extra.base_url to e.g. http://127.0.0.1:8081/api/v10.",
-            )
+        root = server_root("discord", self.base_url, "http://127.0.0.1:8081/api/v10")
+        force_setattr(self, "base_url", root)
 
     def __repr__(self) -> str:
         return f"DiscordSettings(base_url={self.base_url!r})"

@@ -14,10 +14,12 @@ from hermes.domain.ports.platform import (
     MenuCommand,
     Outgoing,
 )
-from hermes.entry.chat.kit.intake import MessageIntake
+from hermes.entry.chat.kit.intake import MessageIntake, Recent
 from hermes.entry.chat.kit.settings import ChatSettings, live_settings
 
 S = TypeVar("S", bound=ChatSettings)
+SEEN = "👀"
+"""The reaction that comes first."""
 
 
 class ChatAdapter(Generic[S]):
@@ -28,6 +30,8 @@ class ChatAdapter(Generic[S]):
         """The settings as they are now."""
         self._clock = request.clock
         self._intake = MessageIntake(rules, self._answer)
+        self._reactions: Recent[str] = Recent()
+        """Message -> our reaction to it."""
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None: ...
 
@@ -35,7 +39,17 @@ class ChatAdapter(Generic[S]):
 
     async def typing(self, target: Target) -> None: ...
 
-    async def react(self, target: Target, native_id: str, emoji: str) -> None: ...
+    async def react(self, target: Target, native_id: str, emoji: str) -> None:
+        """Show a reaction in the place of the one before it, also of an earlier process."""
+        if not self._rules().reactions:
+            return
+        if (earlier := self._reactions.pop(native_id, SEEN)) != emoji:
+            await self._react(target, native_id, earlier, there=False)
+        if emoji:
+            await self._react(target, native_id, emoji, there=True)
+            self._reactions[native_id] = emoji
+
+    async def _react(self, target: Target, native_id: str, emoji: str, *, there: bool) -> None: ...
 
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None: ...
 

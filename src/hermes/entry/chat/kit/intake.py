@@ -9,7 +9,15 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TypeVar
@@ -276,6 +284,37 @@ class MessageIntake:
                     yield _Overheard(message)
 
 
+def file_kind(media_type: str, *, voice: bool) -> str:
+    """Return what kind of attachment a file is."""
+    kind = media_type.partition("/")[0]
+    return "voice" if voice else kind if kind in ("image", "audio", "video") else "document"
+
+
+def spoken(who: str, text: str) -> str:
+    """Return a line of a conversation as the model reads it."""
+    return f"{who}: {text[:_OBSERVED_LENGTH]}"
+
+
+class Utterance(Struct, frozen=True):
+    """A message of a history, as far as it is told to the model."""
+
+    who: str
+    text: str
+    own: bool
+    to_us: bool
+
+
+def surroundings(history: Iterable[Utterance]) -> list[str]:
+    """Return what others said after our last word; what was said to us has its own answer."""
+    told = list[str]()
+    for each in history:
+        if each.own:
+            told.clear()
+        elif each.text and not each.to_us:
+            told.append(spoken(each.who, each.text))
+    return told
+
+
 class _Observed:
     """What was said in groups without speaking to the bot, kept as context for when it is.
 
@@ -293,8 +332,7 @@ class _Observed:
         self._places.move_to_end(place)
         if len(self._places) > _OBSERVED_CHATS:
             self._places.popitem(last=False)
-        who = message.sender.name or message.sender.id
-        lines.append(f"{who}: {message.text[:_OBSERVED_LENGTH]}")
+        lines.append(spoken(message.sender.name or message.sender.id, message.text))
 
     def take(self, message: InboundMessage) -> str:
         """Return and forget what was said before `message` in its place."""

@@ -163,6 +163,17 @@ class _Lookup:
         return next((value for value in values if value not in (None, "")), None)
 
 
+def server_root(platform: str, url: str, example: str) -> str:
+    """Return the address of a platform's server without a slash at its end."""
+    root = url.strip().rstrip("/")
+    if not root.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"The {platform.capitalize()} server address {root!r} is not an http or https URL.",
+            hint=f"Set platforms.{platform}.extra.base_url to e.g. {example}.",
+        )
+    return root
+
+
 def spellings(key: str) -> tuple[str, ...]:
     """Return a key as it may be written: some platforms call their chats channels."""
     return (key, key.replace("_chats", "_channels")) if key.endswith("_chats") else (key,)

@@ -31,15 +31,14 @@ from hermes.domain.wording import clean_text
 from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import texts_in
 from hermes.entry.chat.kit.http import Effect, read_file
-from hermes.entry.chat.kit.intake import HandOver, Heard, Recent, named
-from hermes.entry.chat.slack.inbound import Known, message_name, parse
+from hermes.entry.chat.kit.intake import HandOver, Heard, Recent, named, surroundings
+from hermes.entry.chat.slack.inbound import Known, message_name, parse, utterance
 from hermes.entry.chat.slack.settings import SlackSettings
 from hermes.entry.chat.slack.socket import receive_envelopes
 from hermes.entry.chat.slack.wire import Fields, SlackApi, SocketEnvelope, Workspace, look
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"👀": "eyes", "✅": "white_check_mark", "❌": "x"}
-_SEEN = "eyes"  # another reaction takes its place, also after a restart
 _PAGE, _PAGES = 200, 5
 _CLOCKS = 60.0  # seconds that Slack's clock and ours may be apart
 # What a call may be refused with whose effect is there already.
@@ -54,7 +53,6 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
         self._sockets: list[Any] = []  # the first one shows whether the account works
         self._teams: Recent[str] = Recent(10_000)  # channel -> the workspace it was seen in
         self._names: Recent[str] = Recent(10_000)
-        self._reactions: Recent[str] = Recent()  # message -> our reaction to it
 
     @property
     def account(self) -> str:
@@ -177,17 +175,10 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
             fields = _place(target, "channel_id") | {"status": rules.typing_status_text}
             await self._call(target, "assistant_threads_setStatus", fields)
 
-    async def react(self, target: Target, native_id: str, emoji: str) -> None:
-        """React to a message; Slack would keep the earlier reaction beside it."""
-        if not self._rules().reactions:
-            return
-        fields = _existing(native_id, "timestamp")
-        name, earlier = _REACTIONS.get(emoji, ""), self._reactions.pop(native_id, _SEEN)
-        if earlier != name:
-            await self._attempt(target, "reactions_remove", fields | {"name": earlier})
-        if name:
-            await self._attempt(target, "reactions_add", fields | {"name": name})
-            self._reactions[native_id] = name
+    async def _react(self, target: Target, native_id: str, emoji: str, *, there: bool) -> None:
+        if name := _REACTIONS.get(emoji):
+            fields = _existing(native_id, "timestamp") | {"name": name}
+            await self._attempt(target, f"reactions_{'add' if there else 'remove'}", fields)
 
     async def create_handoff_thread(self, target: Target, title: str) -> Target:
         """Open a thread with a message that everything else hangs under."""
@@ -251,6 +242,16 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
             if not fields["cursor"]:
                 break
         return None
+
+    async def said_before(self, message: InboundMessage) -> list[str]:
+        channel, _, ts = message.native_id.rpartition(":")
+        most, us = self._rules().history_backfill, self._known.workspace(message.reply_context)
+        if most < 1 or message.thread_id in (None, ts) or us is None:
+            return []
+        fields = {"channel": channel, "ts": message.thread_id, "latest": ts, "limit": _PAGE}
+        page = await self._api.call(us.client, "conversations_replies", fields)
+        said = [each for each in page.get("messages") or () if texts_in(each, "ts") != (ts,)]
+        return surroundings(utterance(each, us, self._names) for each in said)[-most:]
 
     async def fetch(self, remote: str, target: Path) -> int:
         team, file_id, media_type, url = (*remote.split(" ", 3), "", "", "")[:4]

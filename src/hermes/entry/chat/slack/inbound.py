@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ButtonPress
+from hermes.entry.chat.kit import intake
 from hermes.entry.chat.kit.decode import texts_in
 from hermes.entry.chat.kit.intake import Addressing, Heard, Recent, Span, read_addressing
 from hermes.entry.chat.slack.manifest import PLATFORM
@@ -213,6 +214,13 @@ def _said(blocks: Any) -> Iterator[str]:
             yield "\n" if kind.startswith("rich_text_") else ""
 
 
+def utterance(message: Any, us: Workspace, names: Mapping[str, str]) -> intake.Utterance:
+    user, bot, said = texts_in(message, "user", "bot_id", "text")
+    text, mentions = _readable(said, us)
+    own = us.user_id == user or us.bot_id == bot
+    return intake.Utterance(names.get(user) or user or bot, text, own, bool(mentions))
+
+
 def _files(event: Any, team_id: str) -> Iterator[Attachment]:
     files = event.get("files")
     for file in files if isinstance(files, list) else ():
@@ -222,10 +230,9 @@ def _files(event: Any, team_id: str) -> Iterator[Attachment]:
         if not file_id or mode in ("tombstone", "hidden_by_limit"):
             continue
         media_type = media_type or "application/octet-stream"
-        kind, voice = media_type.partition("/")[0], subtype == "slack_audio"
-        size = file.get("size")
+        voice, size = subtype == "slack_audio", file.get("size")
         yield Attachment(
-            kind="voice" if voice else kind if kind in ("image", "audio", "video") else "document",
+            kind=intake.file_kind(media_type, voice=voice),
             # A voice clip is sound in a container for films.
             media_type=media_type.replace("video/", "audio/") if voice else media_type,
             name=name or title or file_id,

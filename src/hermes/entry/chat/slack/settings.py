@@ -2,8 +2,7 @@
 
 from msgspec.structs import force_setattr
 
-from hermes.domain.errors import ConfigError
-from hermes.entry.chat.kit.settings import ChatSettings, Seconds
+from hermes.entry.chat.kit.settings import ChatSettings, Seconds, server_root
 
 _PUBLIC_ROOT = "https://slack.com/api/"
 
@@ -22,6 +21,8 @@ class SlackSettings(ChatSettings, frozen=True, kw_only=True):
     """Show the beginning of an answer in the channel as well as in its thread."""
     dm_top_level_threads_as_sessions: bool = False
     """In private, too, open a thread for each message that is not in one."""
+    history_backfill: int = 0
+    """So many messages of a thread are told along with a mention, back to our own last one."""
     rich_blocks: bool = False
     """Show answers as blocks: headings, dividers and code as such."""
     typing_status_text: str = "is thinking…"
@@ -33,12 +34,8 @@ class SlackSettings(ChatSettings, frozen=True, kw_only=True):
     max_download_bytes: int = 134_217_728
 
     def __post_init__(self) -> None:
-        force_setattr(self, "base_url", f"{self.base_url.strip().rstrip('/')}/")
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"The Slack server address {self.base_url!r} is not an http or https URL.",
-                hint=f"Set platforms.slack.extra.base_url to e.g. {_PUBLIC_ROOT}.",
-            )
+        root = server_root("slack", self.base_url, _PUBLIC_ROOT)
+        force_setattr(self, "base_url", f"{root}/")
 
     def __repr__(self) -> str:
         return f"SlackSettings(base_url={self.base_url!r}, workspaces={len(self.tokens)})"

@@ -2,8 +2,7 @@
 
 from msgspec.structs import force_setattr
 
-from hermes.domain.errors import ConfigError
-from hermes.entry.chat.kit.settings import ChatSettings, Seconds, WebhookAddress
+from hermes.entry.chat.kit.settings import ChatSettings, Seconds, WebhookAddress, server_root
 
 _PUBLIC_ROOT = "https://api.telegram.org"
 
@@ -49,10 +48,4 @@ class TelegramSettings(ChatSettings, frozen=True, kw_only=True):
 
 def _root(url: str) -> str:
     """Accept a server's root with or without the `/bot` that libraries want after it."""
-    root = url.strip().rstrip("/").removesuffix("/bot")
-    if not root.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"The Telegram server address {root!r} is not an http or https URL.",
-            hint="Set platforms.telegram.extra.base_url to e.g. http://127.0.0.1:8081.",
-        )
-    return root
+    return server_root("telegram", url, "http://127.0.0.1:8081").removesuffix("/bot")
