@@ -65,8 +65,10 @@ async def test_a_conversation_with_everything(tmp_path: Path) -> None:
             discord.say(GENERAL, BOB, "the garden is green")
             asked = discord.say(GENERAL, ANN, f"<@{BOT}> hello in the channel")
             await discord.until(lambda: discord.texts(asked))
-            told = str(model.requests[-1].body["messages"][-1]["content"])
-            assert told.index("hello in the channel") < told.index("> user702: the garden is green")
+            request = str(model.requests[-1].body["messages"][-1]["content"])
+            assert request.index("hello in the channel") < request.index(
+                "> user702: the garden is green"
+            )
             discord.say(asked, ANN, "and again")
             await discord.until(lambda: any("and again" in each for each in discord.texts(asked)))
             assert discord.texts(GENERAL) == []
