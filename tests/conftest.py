@@ -20,6 +20,36 @@ if not os.environ.get("EXPLORE"):
     settings.load_profile("steady")
 
 
+WAITING = ("tests/journeys/", "tests/entry/chat/test_conformance.py", "examples/")
+"""Tests that mostly wait for processes."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Spread what waits over what computes, the longest first, so that no core is idle.
+
+    What shares something for its module is run by one process, which then makes it once.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        shared = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - private
+        if not item.get_closest_marker("xdist_group") and any(
+            definition.scope == "module" for definitions in shared for definition in definitions
+        ):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    waiting = [item for item in items if item.nodeid.startswith(WAITING)]
+    others = [item for item in items if not item.nodeid.startswith(WAITING)]
+    waiting.sort(key=lambda item: -max(m.args[0] for m in [*item.iter_markers("timeout"), _USUAL]))
+    # None of them near the end, where the other processes would wait for it.
+    places = [0.9 * len(others) * number / len(waiting) for number in range(len(waiting))]
+    ranked = [*zip(places, waiting, strict=True), *enumerate(others)]
+    items[:] = [item for _, item in sorted(ranked, key=lambda each: each[0])]
+
+
+_USUAL = pytest.mark.timeout(60).mark
+
+
 @pytest.fixture
 async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     """An empty ledger on disk."""

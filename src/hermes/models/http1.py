@@ -207,7 +207,7 @@ class _Connection(asyncio.Protocol):
             if self._chunks:
                 chunks, self._chunks = self._chunks, []
                 self._receiver.body(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        except Exception as error:  # noqa: BLE001 - raised where the end is waited for
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the end
             self._fail(error)
             return
         if self._complete and not self._end.done():
