@@ -2,9 +2,17 @@
 
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
+from fakes.asking_child import options
+from fakes.command import Hermes
 from fakes.gateway import running_gateway
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
+from hermes.app.build import open_app
+from hermes.domain.messages import ToolMessage
+from hermes.entry.terminal.oneshot import inbound
 
 ANN, TEAM, STRANGERS = 777, -1005, -1006
 
@@ -56,3 +64,44 @@ async def test_messages_go_to_allowed_chats_and_a_project_goes_back(tmp_path: Pa
             telegram.say(ANN, ANN, "/rollback 1")
             await said("1 file changed")
             assert note.read_text() == "old"
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+async def test_a_search_shows_nothing_that_reading_would_ask_for(
+    tmp_path: Path, ripgrep: bool
+) -> None:
+    searches: list[dict[str, object]] = [
+        {"pattern": "PASSWORD", "path": "."},
+        {"pattern": ".", "path": ".", "file_glob": ".env"},
+        {"pattern": "PASSWORD", "path": "~"},
+        {"pattern": "PASSWORD", "path": "~", "output_mode": "count"},
+    ]
+    calls = [Call(name="search_files", arguments=each) for each in searches]
+    script = Script(steps=[Step(calls=calls)], default=Step(text="done"))
+    async with FakeModelServer(script) as model:
+        hermes = Hermes(tmp_path, model.base_url, {"terminal": {"backend": "local"}})
+        ssh = tmp_path / ".ssh"
+        ssh.mkdir()
+        (ssh / "id_rsa").write_text("PASSWORD=of-the-key\n")
+        (hermes.work / ".env").write_text("DB_PASSWORD=hunter2\n")
+        (hermes.work / ".github").mkdir()
+        (hermes.work / ".github" / "ci.yml").write_text("PASSWORD: from the vault\n")
+        chosen = options(hermes.home, hermes.work)
+        if not ripgrep:
+            tools = tmp_path / "bin"
+            tools.mkdir()
+            for name in ("bash", "grep", "head", "tr", "sh", "find", "env", "mkdir", "cat"):
+                (tools / name).symlink_to(Path("/usr/bin") / name)
+            chosen = replace(chosen, environ={**chosen.environ, "PATH": str(tools)})
+        async with open_app(chosen) as app:
+            session = await app.gateway.open_session("main", "cli", "ann")
+            message = inbound(session, "look", "ann", 0.0)
+            await (await app.gateway.submit("main", message, session_id=session.id)).job()
+            await app.gateway.drained()
+            history = [stored.message for stored in await app.ledger.history(session.id)]
+    results = [str(m.content) for m in history if isinstance(m, ToolMessage)]
+    assert "from the vault" in results[0]
+    assert all("Left out, for they may hold secrets: " in each for each in results), results
+    assert "hunter2" not in str(results)
+    assert "of-the-key" not in str(results)
+    assert "id_rsa: 1" not in results[3]

@@ -40,11 +40,11 @@ async def test_a_project_goes_back_and_forth(tmp_path: Path) -> None:
     diff = await store.diff(folder, 1)
     assert "-one" in diff
     assert "+two" in diff
-    assert await store.restore(folder, 1, "a.txt") == ["a.txt"]
+    assert (await store.restore(folder, 1, "a.txt")).changed == ["a.txt"]
     assert (project / "a.txt").read_text() == "one"
     assert not (project / "src" / "b.py").exists()
     changed = await store.restore(folder, 1)
-    assert sorted(changed) == ["new/deep/c ü.txt", "src/b.py"]
+    assert sorted(changed.changed) == ["new/deep/c ü.txt", "src/b.py"]
     assert (project / "src" / "b.py").read_text() == "b = 1"
     assert not (project / "new").exists()
     assert (project / "node_modules" / "x.js").exists()
@@ -80,6 +80,27 @@ async def test_only_so_many_are_kept_and_large_files_are_left_out(tmp_path: Path
     kept = await store.snapshots(str(project))
     assert [each.number for each in kept] == [4, 3]
     assert "large.bin" not in await store.diff(str(project), 4)
+
+
+async def test_what_a_record_leaves_out_is_not_touched(tmp_path: Path) -> None:
+    store, project = made(tmp_path, size=1)
+    grows, shrinks, hidden = (project / name for name in ("grows", "shrinks", "hidden"))
+    grows.write_bytes(b"small")
+    shrinks.write_bytes(b"x" * 2**21)
+    hidden.write_text("first")
+    await store.take(str(project), "before")
+    grows.write_bytes(b"y" * 2**21)
+    shrinks.write_bytes(b"cut")
+    (project / ".gitignore").write_text("hidden\n")
+    hidden.write_text("second")
+    (project / "a.txt").write_text("two")
+    done = await store.restore(str(project), 1)
+    assert sorted(done.changed) == [".gitignore", "a.txt", "hidden"]
+    assert done.left == ["grows", "shrinks"]
+    await store.restore(str(project), 2)
+    assert (project / "a.txt").read_text() == "two"
+    assert (grows.stat().st_size, shrinks.read_bytes()) == (2**21, b"cut")
+    assert hidden.read_text() == "second"
 
 
 @pytest.mark.parametrize("pruned", [True, False])

@@ -177,6 +177,7 @@ class AgentTools:
                 fetch=self._fetcher.fetch,
                 browse=self.browsers.page,
                 redact=self._sources.redact,
+                hidden=gate.hidden,
                 look=Sight(*self._asked, job.profile, session),
                 settings=self._settings,
                 variable=scope.variable if scope is not None else self._sources.variable,

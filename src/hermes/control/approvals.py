@@ -173,17 +173,38 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
         await self._ask(call, subject, verdict, context)
 
     async def _verdict(self, spec: ToolSpec, intent: Intent, context: ToolContext) -> Verdict:
-        granted = await self.ledger.grants(context.agent_id, context.session_id)
-        patterns = frozenset(approval.request.pattern for approval in granted)
-        verdict = await self.policy.judge(
-            intent, context.environment, grants=patterns, trusted=self._trusted
-        )
+        patterns = await self._patterns(context)
+        verdict = await self._judged(intent, context, patterns)
         if verdict.gate is not Gate.ALLOW or not spec.destructive or self._trusted:
             return verdict
         pattern = f"tool {spec.name}"
         if pattern in patterns:
             return verdict
         return Verdict(gate=Gate.ASK, reason=f"{spec.name} cannot be undone", pattern=pattern)
+
+    async def _patterns(self, context: ToolContext) -> frozenset[str]:
+        granted = await self.ledger.grants(context.agent_id, context.session_id)
+        return frozenset(approval.request.pattern for approval in granted)
+
+    async def _judged(
+        self, intent: Intent, context: ToolContext, patterns: frozenset[str]
+    ) -> Verdict:
+        return await self.policy.judge(
+            intent, context.environment, grants=patterns, trusted=self._trusted
+        )
+
+    async def hidden(self, context: ToolContext, paths: Sequence[str]) -> frozenset[str]:
+        """Return the files that may be shown only after an approval; a capability of tools."""
+        patterns = await self._patterns(context)
+
+        async def asks(*files: str) -> bool:
+            return (
+                await self._judged(Intent(reads=files), context, patterns)
+            ).gate is not Gate.ALLOW
+
+        if not paths or not await asks(*paths):
+            return frozenset()
+        return frozenset([path for path in paths if await asks(path)])
 
     async def question(self, context: ToolContext, text: str, choices: Sequence[str]) -> str:
         """Put a question to the person and return the answer; the `ask` capability of tools."""

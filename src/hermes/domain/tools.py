@@ -181,6 +181,10 @@ class WebAnswer(Struct, frozen=True, kw_only=True):
     """Whether there was more than the limit."""
 
 
+async def _nothing_hidden(_context: "ToolContext", _paths: Sequence[str]) -> frozenset[str]:
+    return frozenset()
+
+
 class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """What composition grants to the tools of a turn; None is not granted."""
 
@@ -198,6 +202,8 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """(session) -> its page in the browser."""
     redact: Callable[[str], str] = str
     """Replaces secrets in a text."""
+    hidden: Callable[["ToolContext", Sequence[str]], Awaitable[frozenset[str]]] = _nothing_hidden
+    """(context, files) -> those that may be shown only after an approval."""
     look: Callable[[str, ImagePart], Awaitable[Content]] | None = None
     """(question, picture) -> what the model is to see: the picture, or what another model saw."""
     settings: Callable[[], Settings] = Settings

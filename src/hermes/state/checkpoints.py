@@ -4,11 +4,13 @@ Before the first call of a turn that may change files, the project's files are r
 `checkpoints/store` of the home: a bare repository with one chain of commits for each project
 (`refs/hermes/<project>/<number>`). The project's own repository, index, hooks and configuration
 are never touched or read. `/rollback` lists, compares and restores; restoring records the present
-first, so that it can be undone, too.
+first, so that it can be undone, too. What a record leaves out (files that are too large, or that
+the project ignores) it does not touch: the names of large ones are in the message of its commit.
 """
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hermes.domain.errors import HermesError, NotFound
-from hermes.domain.ports.checkpoints import Snapshot
+from hermes.domain.ports.checkpoints import Restored, Snapshot
 from hermes.domain.settings.agent import CheckpointSettings
 
 log = logging.getLogger(__name__)
@@ -69,21 +71,25 @@ class Checkpoints:
         """Return what has changed in a project since a record."""
         async with self._lock(folder):
             before = await self._find(folder, number)
-            now = await self._tree(folder)
+            now, _ = await self._tree(folder)
             return await self._git(folder, "diff", "--stat", "--patch", before.commit, now)
 
-    async def restore(self, folder: str, number: int, name: str = "") -> list[str]:
-        """Bring a project, or one file of it, back to a record; return what changed."""
+    async def restore(self, folder: str, number: int, name: str = "") -> Restored:
+        """Bring a project, or one file of it, back to a record."""
         async with self._lock(folder):
             wanted = await self._find(folder, number)
             await self._take(folder, f"before the rollback to {number}")
-            now = await self._tree(folder)
+            now, _ = await self._tree(folder)
             paths = ("--", name) if name else ()
             text = await self._git(
                 folder, "diff", "--name-status", "--no-renames", "-z", now, wanted.commit, *paths
             )
             words = text.split("\0")[:-1]
             changes = list(zip(words[0::2], words[1::2], strict=True))
+            left = await asyncio.to_thread(
+                _untouched, Path(folder), changes, await self._left_out(folder, wanted)
+            )
+            changes = [each for each in changes if each[1] not in left]
             back = [path for state, path in changes if state != "D"]
             if back:
                 listed = "\0".join(back)
@@ -91,16 +97,22 @@ class Checkpoints:
                 await self._git(folder, "checkout-index", "-f", "-z", "--stdin", stdin=listed)
             for path in (path for state, path in changes if state == "D"):
                 await asyncio.to_thread(_remove, Path(folder), path)
-            return [path for _, path in changes]
+            return Restored(changed=[path for _, path in changes], left=sorted(left))
+
+    async def _left_out(self, folder: str, record: Snapshot) -> set[str]:
+        body = await self._git(folder, "show", "-s", "--format=%b", record.commit)
+        return set(json.loads(body)) if body.startswith("[") else set()
 
     async def _take(self, folder: str, why: str) -> None:
         if not self._store.exists():
             await self._run(["git", "init", "-q", "--bare", str(self._store)], "/")
-        tree, kept = await self._tree(folder), await self.snapshots(folder)
+        (tree, large), kept = await self._tree(folder), await self.snapshots(folder)
         if kept and await self._git(folder, "rev-parse", f"{kept[0].commit}^{{tree}}") == tree:
             return
         parent = ("-p", kept[0].commit) if kept else ()
-        commit = await self._git(folder, "commit-tree", tree, *parent, "-m", why or "a turn")
+        words = (why or "a turn", *([json.dumps(large)] if large else []))
+        message = [word for each in words for word in ("-m", each)]
+        commit = await self._git(folder, "commit-tree", tree, *parent, *message)
         number = kept[0].number + 1 if kept else 1
         await self._git(folder, "update-ref", f"{self._refs(folder)}/{number}", commit)
         await self._prune(folder, kept)
@@ -118,8 +130,8 @@ class Checkpoints:
                 return each
         raise NotFound(f"There is no checkpoint {number} of {folder}.", hint="List them: /rollback")
 
-    async def _tree(self, folder: str) -> str:
-        """Write the project's files into the store; return the tree."""
+    async def _tree(self, folder: str) -> tuple[str, list[str]]:
+        """Write the project's files into the store; return the tree, and what is too large."""
         limit = self._settings().max_file_size_mb
         exclude = self._store / "info" / "exclude"
         wanted = "\n".join(LEFT_OUT) + "\n"
@@ -128,10 +140,10 @@ class Checkpoints:
             folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"
         )
         names = listed.split("\0")[:-1]
-        fitting = await asyncio.to_thread(_fitting, Path(folder), names, limit * 2**20)
+        fitting, large = await asyncio.to_thread(_fitting, Path(folder), names, limit * 2**20)
         await self._git(folder, "read-tree", "--empty")
         await self._git(folder, "update-index", "--add", "-z", "--stdin", stdin="\0".join(fitting))
-        return await self._git(folder, "write-tree")
+        return await self._git(folder, "write-tree"), large
 
     def _refs(self, folder: str) -> str:
         return f"refs/hermes/{_project(folder)}"
@@ -177,14 +189,20 @@ def _written(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
 
 
-def _fitting(folder: Path, names: list[str], limit: int) -> list[str]:
-    """Return the files that are there and not too large."""
-    found = []
-    for name in names:
-        path = folder / name
-        if path.is_symlink() or (path.is_file() and path.stat().st_size <= limit):
-            found.append(name)
-    return found
+def _fitting(folder: Path, names: list[str], limit: int) -> tuple[list[str], list[str]]:
+    """Return the files that are there and fit, and those that are too large."""
+    there = [name for name in names if (folder / name).is_symlink() or (folder / name).is_file()]
+    large = [name for name in there if (folder / name).lstat().st_size > limit]
+    return [name for name in there if name not in set(large)], large
+
+
+def _untouched(folder: Path, changes: list[tuple[str, str]], left_out: set[str]) -> set[str]:
+    """Return what must stay: what is there but in no record, and what the wanted one left out."""
+    return {
+        path
+        for state, path in changes
+        if (state == "A" and os.path.lexists(folder / path)) or (state == "D" and path in left_out)
+    }
 
 
 def _remove(folder: Path, name: str) -> None:

@@ -30,6 +30,12 @@ class Hit(Struct, frozen=True, kw_only=True):
     number: int = 0
     text: str = ""
     is_match: bool = True
+    count: str = ""
+    """How many lines match in the file, if only that is asked."""
+
+    @property
+    def file(self) -> str:
+        return self.path.removesuffix(self.count)
 
 
 def _parsed(output: str, mode: str, root: str) -> list[Hit]:
@@ -44,7 +50,7 @@ def _parsed(output: str, mode: str, root: str) -> list[Hit]:
     if mode == "count":
         counts = (_COUNT if ended else _PLAIN_COUNT).findall(output)
         shown = ((_from_root(name, root), count) for name, count in counts if count != "0")
-        return [Hit(path=f"{name}: {count}") for name, count in shown]
+        return [Hit(path=f"{name}: {count}", count=f": {count}") for name, count in shown]
     names = output.split(_END if ended else "\n")
     return [Hit(path=_from_root(name, root)) for name in names if root in name]
 
@@ -99,6 +105,7 @@ def content_script(search: Search) -> str:
     """
     pattern, root = shlex.quote(search.pattern), shlex.quote(search.root)
     rg = ["rg", "--no-config", "--color=never", "--no-messages", "--null", "--sort=path", "-H"]
+    rg += ["--hidden"]
     rg += _MODE[search.mode]["rg"]
     gnu = ["grep", "-rHIs", "--null", "--color=never"]
     gnu += [f"--exclude-dir={name}" for name in _SKIPPED]
@@ -107,6 +114,7 @@ def content_script(search: Search) -> str:
     if search.glob:
         rg.append(f"--glob={shlex.quote(search.glob)}")
         gnu.append(f"--include={shlex.quote(search.glob)}")
+    rg += [f"--glob=!{name}" for name in _SKIPPED]
     if search.context and search.mode == "content":
         for command in (rg, gnu, plain):
             command += ["-C", str(search.context)]
@@ -185,9 +193,18 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
         found.sort(key=lambda hit: hit.path)
     elif not found and result.exit_code and result.output.strip() and not result.timed_out:
         raise UsageError(f"The search failed: {result.output.strip()[:300]}")
+    hidden = frozenset[str]()
+    if args.target == "content" and mode != "files_only":
+        hidden = await context.capabilities.hidden(context, list({hit.file: 0 for hit in found}))
+        found = [hit for hit in found if hit.file not in hidden]
     page = [hit for hit in found if hit.is_match][offset : offset + limit + 1]
     text = render(found, page[:limit], around, environment.cwd)
-    return ToolResult(content=_with_notes(text, offset, page, limit, result))
+    text = _with_notes(text, offset, page, limit, result)
+    if hidden:
+        cwd = environment.cwd.rstrip("/") + "/"
+        names = ", ".join(sorted(path.removeprefix(cwd) for path in hidden))
+        text += f"\n[Left out, for they may hold secrets: {names}. read_file asks for them.]"
+    return ToolResult(content=text)
 
 
 def _with_notes(text: str, offset: int, page: list[Hit], limit: int, result: CommandResult) -> str:

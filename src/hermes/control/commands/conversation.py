@@ -306,12 +306,14 @@ async def rollback(context: CommandContext, invocation: Invocation) -> None:
         text = await store.diff(folder, int(number))
         await context.reply(text[:20_000] or "Nothing has changed since then.")
         return
-    changed = await store.restore(folder, int(number), " ".join(words[1:]))
-    if context.session is not None and changed:
-        names = ", ".join(changed[:20])
-        await context.reply(f"Back at {number}: {count(len(changed), 'file')} changed ({names}).")
-    else:
-        await context.reply(f"Back at {number}: nothing was different.")
+    done = await store.restore(folder, int(number), " ".join(words[1:]))
+    text = f"Back at {number}: nothing was different."
+    if done.changed:
+        names = ", ".join(done.changed[:20])
+        text = f"Back at {number}: {count(len(done.changed), 'file')} changed ({names})."
+    if done.left:
+        text += f"\nLeft as they are, not in every record: {', '.join(done.left[:20])}."
+    await context.reply(text)
 
 
 @_screen("save", "[file]", "Write the conversation to a file")

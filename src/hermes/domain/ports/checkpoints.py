@@ -13,6 +13,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Restored(Struct, frozen=True, kw_only=True):
+    changed: list[str]
+    left: list[str]
+    """Files that stay as they are, since a record has left them out."""
+
+
 class CheckpointStore(Protocol):
     async def snapshots(self, folder: str) -> list[Snapshot]:
         """Return the records of a project, the newest first."""
@@ -20,5 +26,5 @@ class CheckpointStore(Protocol):
     async def diff(self, folder: str, number: int) -> str:
         """Return what has changed in a project since a record."""
 
-    async def restore(self, folder: str, number: int, name: str = "") -> list[str]:
-        """Bring a project, or one file of it, back to a record; return what changed."""
+    async def restore(self, folder: str, number: int, name: str = "") -> Restored:
+        """Bring a project, or one file of it, back to a record."""

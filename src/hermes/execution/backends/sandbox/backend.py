@@ -210,8 +210,10 @@ class SandboxEnvironment(ShellEnvironment):
         # directory of the project that is on the person's PATH.
         own = {} if rendered.restores else self._env
         path = "" if rendered.restores else f"PATH={shlex.quote(self._env['PATH'])}; "
+        # Ours is a file, and `rg` reads that in place of the folder.
+        empty = "" if command.stdin or interactive or command.pty else "exec </dev/null; "
         return Launch(
-            argv=self._holder.command(f"{path}{rendered.script}", pty=command.pty),
+            argv=self._holder.command(f"{empty}{path}{rendered.script}", pty=command.pty),
             env={**own, "PATH": SYSTEM_PATH},
             launcher=self._holder.launcher,
             cwd="/",
