@@ -181,3 +181,15 @@ def test_without_a_terminal_the_first_start_says_what_to_do(home: Path) -> None:
         done = hermes(home, *arguments)
         assert done.returncode == 78
         assert "hermes setup" in done.stderr
+
+
+def test_a_question_loads_neither_what_judges_commands_nor_what_draws() -> None:
+    unneeded = "hermes.execution.policy.judge hermes.entry.http.app prompt_toolkit rich ruamel"
+    unneeded += " httpx httptools uvicorn tomllib importlib.metadata"
+    code = (
+        "import gc, sys; gc.disable(); from hermes.cli.root import load_command;"
+        "load_command('chat'); assert gc.isenabled();"
+        f"print([name for name in {unneeded.split()} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 
 
@@ -32,6 +33,11 @@ class AppOptions(Struct, frozen=True, kw_only=True):
     ignore_rules: bool = False
     """Leave out SOUL.md, memory, skills and project files."""
     platform: str = "cli"
+    loaded: LoadedConfig | None = None
+    """The configuration, where it has just been read."""
+
+    def configuration(self) -> LoadedConfig:
+        return self.loaded or load_config(self.home, self.environ)
 
 
 T = TypeVar("T")

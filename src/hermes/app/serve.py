@@ -6,6 +6,7 @@ instance lock -> app (ledger, core, gateway) -> doors -> recover what was cut of
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import logging
 import sys
@@ -60,16 +61,20 @@ LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"} | {*ChatSettings.__struct_fields__}
 """What is read again of `platforms.<name>.extra`: rules of chats, and the keys of the API."""
 
 
-def check_serving(options: AppOptions) -> None:
+def check_serving(options: AppOptions) -> LoadedConfig:
     """Raise `ConfigError` if a gateway could not start with the configuration as it is now."""
-    check_doors(load_config(options.home, options.environ), options)
+    loaded = load_config(options.home, options.environ)
+    check_doors(loaded, options)
+    return loaded
 
 
 async def serve(options: AppOptions, *, replace: bool = False) -> int:
     """Run the gateway until a signal ends it; return the exit code."""
-    check_serving(options)
+    loaded = check_serving(options)
     if replace:
         await end_gateway(options.home.root, SystemClock())
+    else:
+        options = msgspec.structs.replace(options, loaded=loaded)
     supervised = is_supervised(options.environ)
     with hold_home(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
         async with open_app(options) as app:
@@ -151,8 +156,10 @@ class Service:
             # Others are made ready by their first message: there may be hundreds.
             for profile in itertools.islice(app.profiles.values(), WARMED_AGENTS):
                 for platform in self._doors.platforms:
-                    app.tools.registry(profile, platform)
+                    app.tools.warm(profile, platform)
                 await app.models.warm(profile)
+            gc.collect()
+            gc.freeze()  # what is there now stays, and is no longer looked through
         except HermesError as error:
             # Whoever talks to the agent is told; until then it is nobody's trouble.
             log.info("the model was not loaded beforehand: %s", error.message)

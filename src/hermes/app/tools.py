@@ -6,9 +6,10 @@ Guarded(Approved(Budgeted(Recorded(Journaled(registry)))))
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,8 +26,10 @@ from hermes.app.options import AppOptions
 from hermes.app.settings import toolsets_of
 from hermes.control.approvals import ApprovalAnswers, LedgerGate
 from hermes.control.child_turns import PLATFORM as CHILD
+from hermes.domain.approvals import Verdict
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
+from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile, use_profile
@@ -36,7 +39,6 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Need, ToolContext, TurnTools
 from hermes.domain.turn import TurnOptions
 from hermes.execution.browser.browsers import Browsers
-from hermes.execution.policy.host import HostPolicy
 from hermes.models.registry import ModelRegistry
 from hermes.state.checkpoints import Checkpoints
 
@@ -75,6 +77,24 @@ def browser_security(settings: LiveSettings) -> Security:
     )
 
 
+class _LazyPolicy:
+    """The policy of the host; the first call that is judged loads its rules: they take a while."""
+
+    def __init__(self, *sources: Any) -> None:
+        @cache
+        def load() -> ActionPolicy:
+            module = import_module("hermes.execution.policy.host")
+            return cast("ActionPolicy", module.HostPolicy(*sources))
+
+        self.load = load
+
+    async def judge(self, *call: Any, **known: Any) -> Verdict:
+        return await self.load().judge(*call, **known)
+
+    def note(self, *call: Any) -> None:
+        self.load().note(*call)
+
+
 class AgentTools:
     """Hands out tools; registries are shared by the sessions of an agent."""
 
@@ -83,7 +103,7 @@ class AgentTools:
         self._sources = sources
         self._asked = (sources.ledger, sources.models, sources.clock)
         """What a question to a model beside the turn needs."""
-        self._policy = HostPolicy(settings, sources.options.environ, home.root)
+        self._policy = _LazyPolicy(settings, sources.options.environ, home.root)
         self._fetcher = PageFetcher(security=lambda: settings().security, redact=sources.redact)
         self.servers = AgentServers(
             settings, home, sources.redact, partial(ServerCalls, *self._asked)
@@ -143,6 +163,11 @@ class AgentTools:
                 extra=extra,
             )
         return found
+
+    def warm(self, profile: AgentProfile, source: str) -> None:
+        """Load what the first message and its tool calls would otherwise wait for."""
+        self.registry(profile, source)
+        self._policy.load()
 
     def _toolsets(self, profile: AgentProfile, source: str) -> tuple[str, ...]:
         """Return the toolsets of an agent at a door: its own, or those of the door.

@@ -1,5 +1,6 @@
 """The command tree, and how an error looks at the terminal."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -49,6 +50,8 @@ def load_command(name: str) -> click.Command:
     module = name.replace("-", "_") + ("_" if iskeyword(name) else "")
     command = import_module(f"hermes.cli.commands.{module}").command
     assert isinstance(command, click.Command)
+    gc.freeze()
+    gc.enable()
     return command
 
 

@@ -10,9 +10,11 @@ and code asks for one by group and name; only that module is then imported.
 reading the installed `entry_points.txt` files takes two.
 """
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from hermes.domain.errors import ConfigError
 def entry_points(group: str) -> Mapping[str, str]:
     """Return a group: name -> `module:attribute`, by name; the first on the path wins."""
     found: dict[str, str] = {}
-    for folder in sys.path:
-        for file in Path(folder).glob("*.*-info/entry_points.txt"):
-            for name, target in _declared(file, group):
+    for folder in map(Path, sys.path):
+        # A package that comes or goes changes the folder.
+        with contextlib.suppress(OSError):
+            for name, target in _installed(folder, folder.stat().st_mtime_ns).get(group, ()):
                 found.setdefault(name, target)
     return dict(sorted(found.items()))
 
@@ -42,14 +45,17 @@ def load_entry_point(target: str) -> Any:
         ) from error
 
 
-def _declared(file: Path, group: str) -> list[tuple[str, str]]:
-    found = []
-    section = ""
-    for line in file.read_text(encoding="utf-8").splitlines():
-        text = line.strip()
-        if text.startswith("["):
-            section = text.strip("[] ")
-        elif section == group and "=" in text and not text.startswith(("#", ";")):
-            name, _, target = text.partition("=")
-            found.append((name.strip(), target.strip()))
+@lru_cache(maxsize=64)
+def _installed(folder: Path, _changed: int) -> dict[str, list[tuple[str, str]]]:
+    """Return what the packages in a folder declare, by group."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for file in folder.glob("*.*-info/entry_points.txt"):
+        section = ""
+        for line in file.read_text(encoding="utf-8").splitlines():
+            text = line.strip()
+            if text.startswith("["):
+                section = text.strip("[] ")
+            elif "=" in text and not text.startswith(("#", ";")):
+                name, _, target = text.partition("=")
+                found.setdefault(section, []).append((name.strip(), target.strip()))
     return found

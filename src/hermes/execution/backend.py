@@ -233,11 +233,13 @@ def child_environment(
     env_passthrough: Collection[str] = (),
 ) -> dict[str, str]:
     """Return what of `base_env` a child may have: the ordinary and the named."""
+    names = _ORDINARY.split()
+    beginnings = tuple(name[:-1] for name in names if name.endswith("*"))
 
     def given(name: str, value: str) -> bool:
         if any(fnmatchcase(name, pattern) for pattern in env_passthrough):
             return True
-        ordinary = any(fnmatchcase(name, pattern) for pattern in _ORDINARY.split())
+        ordinary = name in names or name.startswith(beginnings)
         return ordinary and name not in secret_names and not _WITH_PASSWORD.search(value)
 
     return {name: value for name, value in base_env.items() if given(name, value)}

@@ -32,10 +32,11 @@ _AROUND = 60
 
 _TOKEN = re.compile(r'"([^"]*)"?|(\S+)')
 _WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(
+_UNSPACED = (
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+"""Compiled by the first text that is not ASCII: that takes longer than importing the module."""
 
 
 class Needle(Struct, frozen=True):
@@ -63,7 +64,7 @@ def plans_for(text: str) -> list[SearchPlan]:
     """Return the ways to look for `text`, best first; the first that finds something wins."""
     tokens = _tokens(clean_text(text))
     literal = _plan(tokens, words=False)
-    if _UNSPACED.search(text):
+    if not text.isascii() and re.search(_UNSPACED, text):
         return [literal] if literal else []
     found = (_plan(tokens, words=True), literal)
     return [plan for plan in found if plan is not None]

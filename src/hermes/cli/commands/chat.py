@@ -20,6 +20,7 @@ from hermes.cli.front import behind_a_front
 from hermes.cli.home import app_options, loaded_config, session_called, this_home
 from hermes.cli.root import chat_options, on_command_line
 from hermes.cli.widgets import ProgressLine, is_interactive
+from hermes.config.loader import LoadedConfig
 from hermes.control.admission.routing import named
 from hermes.domain.errors import (
     BudgetExhausted,
@@ -62,10 +63,12 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     given |= {name: before[name] for name in before if not on_command_line(ctx, name)}
     query = given["query"] if given["query"] is not None else given["oneshot"]
     query = None if query is None else _question(query)
-    _check_toolsets(given["toolsets"] or "")
-    if not _has_model(given, may_ask=query is None):
+    if given["toolsets"]:
+        _check_toolsets(given["toolsets"])
+    loaded = _configured(given, may_ask=query is None)
+    if loaded is None:
         return
-    options = _options(given, can_ask=query is None)
+    options = replace(_options(given, can_ask=query is None), loaded=loaded)
     if query is not None:
         sys.exit(run(_ask_once(options, given, query)))
     let_go = behind_a_front() if is_interactive() else None
@@ -82,20 +85,12 @@ def _check_toolsets(names: str) -> None:
         )
 
 
-def _has_model(given: dict[str, Any], *, may_ask: bool) -> bool:
-    """Tell whether a model can answer; at the first start a person is asked for one."""
-
-    def chosen() -> bool:
-        return bool(loaded_config().config.model.model)
-
-    if (
-        given["agent"]
-        or given["model"]
-        or given["resume"]
-        or given["latest"] is not None
-        or chosen()
-    ):
-        return True
+def _configured(given: dict[str, Any], *, may_ask: bool) -> LoadedConfig | None:
+    """Return a configuration with a model; at the first start a person is asked for one."""
+    loaded = loaded_config()
+    named = given["agent"] or given["model"] or given["resume"] or given["latest"] is not None
+    if named or loaded.config.model.model:
+        return loaded
     if not (may_ask and is_interactive()):
         raise ConfigError(
             "No model is chosen.", hint="Choose one with `hermes setup`, or name it with -m."
@@ -104,7 +99,8 @@ def _has_model(given: dict[str, Any], *, may_ask: bool) -> bool:
 
     click.echo("Welcome to Hermes. One question before the first conversation.")
     ask(this_home())
-    return chosen()
+    loaded = loaded_config()
+    return loaded if loaded.config.model.model else None
 
 
 def _words(names: str) -> tuple[str, ...]:
