@@ -15,7 +15,7 @@ from fakes.telegram import TOKEN, FakeTelegram
 from hermes.entry.chat.discord.manifest import PLATFORM as DISCORD
 from hermes.entry.chat.slack.manifest import PLATFORM as SLACK
 from hermes.entry.chat.telegram.manifest import PLATFORM as TELEGRAM
-from hermes.testing.conformance import Place, SeenInChat, Trouble
+from hermes.testing.driver import Place, SeenInChat, Trouble
 
 __all__ = ["DiscordDriver", "SlackDriver", "TelegramDriver"]
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from hermes.testing.conformance import Place, SeenInChat, Trouble
+from hermes.testing.driver import Place, SeenInChat, Trouble
 from hermes_irc.adapter import read_line
 from hermes_irc.manifest import PLATFORM
 

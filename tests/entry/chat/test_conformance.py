@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from fakes.drivers import DiscordDriver, SlackDriver, TelegramDriver
 from hermes.domain.platforms import Capabilities
-from hermes.testing.conformance import Conformance, claims, unproven
+from hermes.testing.checks import claims, unproven
+from hermes.testing.conformance import Conformance
 
 
 @pytest.mark.timeout(150)
