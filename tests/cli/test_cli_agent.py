@@ -212,3 +212,82 @@ def test_routes_are_listed_added_in_order_and_removed(home: Path) -> None:
     assert "needs a condition" in refused("agent", "route", "add", "coder").message
     refused("agent", "route", "add", "nobody", "--platform", "x")
     refused("agent", "route", "remove", "9")
+
+
+OWN_BOTS = """
+model: {default: gpt-5.2, provider: openai}
+agents:
+  coder: {expose: false}
+  tutor: {}
+  light: {home: coder, prompt: Brief.}
+routes:
+  - {match: {platform: telegrm}, agent: tutor}
+  - {match: {platform: irc}, agent: tutor}
+  - {match: {user_id: "9"}, agent: gone}
+platforms:
+  telegram: {token: "1:first", accounts: {work: {token: "2:work", agent: tutor}}}
+  api_server: {extra: {model_routes: {fast: {agent: coder, model: m}, good: {model: m}}}}
+"""
+
+
+def test_a_bot_of_an_agent_decides_who_answers_and_every_doubt_is_named(home: Path) -> None:
+    (home / "config.yaml").write_text(OWN_BOTS)
+    (home / ".env").write_text("OPENAI_API_KEY=sk-of-main-123456\n")
+    (home / "agents" / "coder" / ".env").write_text("TELEGRAM_BOT_TOKEN=3:coder\n")
+    facts = {each["id"]: each for each in json.loads(run("agent", "list", "--json"))["agents"]}
+    assert facts["coder"]["bots"] == ["telegram:coder"]
+    assert facts["tutor"]["bots"] == ["telegram:work"]
+    assert facts["light"]["bots"] == []
+    assert facts["main"]["model_problem"] is None
+    assert str(home / "agents" / "tutor" / ".env") in facts["tutor"]["model_problem"]
+    assert "cannot answer: Provider `openai` needs an API key" in run("agent", "list")
+    shown = run("agent", "show", "coder")
+    assert "Reached by: telegram:coder" in shown
+    assert "Trouble: Provider `openai` needs an API key" in shown
+
+    def tested(*words: str) -> Any:
+        done = outcome("agent", "route", "test", "--json", "--platform", "telegram", *words)
+        return json.loads(done.stdout)
+
+    for account, agent in (("coder", "coder"), ("3", "coder"), ("work", "tutor"), ("2", "tutor")):
+        told = tested("--account", account)
+        assert (told["agent"], told["problem"]) == (agent, None)
+    refused_here = tested("--account", "1")
+    assert "cannot be understood" in refused_here["problem"]
+
+    run("keys", "create", "web", "--agent", "coder")
+    status, check = run("status"), outcome("config", "check").output
+    named = (
+        "routes[0] cannot be understood and refuses messages: there is no platform `telegrm`",
+        "routes[1] has no effect: there is no platform `irc`",
+        "routes: there is no agent `gone`",
+        "model_routes.fast has no effect: it leads to `coder`",
+    )
+    for text in named:
+        assert text in status
+        assert text in check
+        assert text in outcome("agent", "route", "test", "--platform", "slack").output
+    assert "model_routes.good" not in status
+    assert "the API key web is bound to `coder`, which the API does not offer" in status
+    assert "Agent tutor cannot answer: Provider `openai` needs an API key" in status
+    assert "web" in run("keys", "list")
+
+
+def test_a_hook_that_does_not_run_is_named_by_status_and_check(home: Path) -> None:
+    hook = home / "hooks" / "pick"
+    hook.mkdir(parents=True)
+    (hook / "HOOK.yaml").write_text("events: [select_agent]\n")
+    (hook / "handler.py").write_text("def handle(event, context): return None\n")
+    run("hooks", "enable", "pick")
+    assert "hook pick" not in run("status")
+    (hook / "handler.py").write_text("changed")
+    for told in (run("status"), outcome("config", "check").output):
+        assert "The hook pick does not run: its files have changed" in told
+        assert "messages that no route is about are refused" in told
+
+
+def test_a_conversation_of_another_agent_is_not_continued(home: Path) -> None:
+    asyncio.run(_talked(home))
+    error = refused("-a", "main", "-r", "s1", "-q", "hello")
+    assert "one of the agent `coder`, not of `main`" in error.message
+    assert "hermes -a coder -r s1" in error.hint

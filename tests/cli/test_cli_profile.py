@@ -1,18 +1,28 @@
 """`hermes profile` and `-p`: separate installs, and archives that carry and bring nothing bad."""
 
+import asyncio
 import io
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
+from fakes import ledgers
 from hermes.cli.root import hermes
 from hermes.config import profiles
+from hermes.config.agents import read_agent
+from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.control.supervision.instance import hold_home
 from hermes.domain.errors import HermesError
+from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
+from hermes.domain.ports.ledger import SessionQuery
+from hermes.domain.session import Lineage, Session
+from hermes.state.sqlite.ledger import open_ledger
 
 TOKEN = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1"
 KEY = "sk-of-the-coder-123456"
@@ -189,3 +199,104 @@ def test_a_bomb_and_a_file_that_is_no_archive_are_refused(
     with pytest.raises(HermesError, match="cannot be read"):
         run(home, "profile", "import", "text.tar.gz")
     assert profiles.profile_names(HermesHome(root=home)) == []
+
+
+def test_a_copy_works_in_no_home_of_its_source_and_has_no_removed_agents(
+    home: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for place in (elsewhere, home / "places" / "inner", home / "agents" / "gone"):
+        place.mkdir(parents=True)
+        (place / "SOUL.md").write_text(f"I am {place.name}.")
+    (elsewhere / ".env").write_text("FAR_API_KEY=sk-of-the-far-one-1234\n")
+    (elsewhere / "SOUL.md").write_text("I know sk-of-the-far-one-1234.")
+    work = home / "places" / "inner" / "work"
+    with (home / "config.yaml").open("a") as file:
+        file.write(f"  far: {{home: {elsewhere}}}  # far away\n")
+        file.write(f"  inner: {{home: {home}/places/inner, workspace: {work}}}\n")
+        file.write("  light: {home: coder}\n  shop: {workspace: /srv/shop}\n")
+    run(home, "profile", "clone", "default", "copy")
+    run(home, "profile", "export", "default", "-o", "out.tar.gz")
+    run(home, "profile", "import", "out.tar.gz", "back")
+    for name in ("copy", "back"):
+        other = home / "profiles" / name
+        loaded = load_config(HermesHome(root=other), {})
+        for agent in ("far", "inner", "coder", "light"):
+            own = read_agent(agent, loaded, HermesHome(root=other)).home.root
+            assert own == other / "agents" / ("coder" if agent == "light" else agent)
+        text = (other / "config.yaml").read_text()
+        assert str(elsewhere) not in text
+        assert str(work) not in text
+        assert "/srv/shop" in text
+        assert "# far away" in text
+        assert (other / "agents" / "inner" / "SOUL.md").read_text() == "I am inner."
+        assert not (other / "agents" / "gone").exists()
+    assert "sk-of" in (home / "profiles" / "copy" / "agents" / "far" / "SOUL.md").read_text()
+    assert "REDACTED" in (home / "profiles" / "back" / "agents" / "far" / "SOUL.md").read_text()
+
+
+async def talked(home: Path) -> None:
+    async with open_ledger(HermesHome(root=home)) as ledger:
+        await ledger.create_session(ledgers.session("s1", title="Beds", source="telegram"))
+        await ledger.bind_key("agent:main:telegram:dm:7", "s1", 1.0)
+        call = ToolCall(id="c1", name="todo", arguments="{}")
+        said = [UserMessage(content=f"my key is {KEY}"), AssistantMessage(text="noted")]
+        await ledger.append_messages("s1", said, 2.0)
+        await ledger.append_messages("s1", [AssistantMessage(text="", tool_calls=(call,))], 3.0)
+        child = replace(ledgers.session("s2"), parent_id="s1", lineage=Lineage.BRANCH)
+        await ledger.create_session(child)
+        await ledger.append_messages("s2", said[1:], 4.0)
+        await ledger.create_session(ledgers.session("empty"))
+
+
+async def found(home: Path) -> tuple[list[str], Session, list[Any]]:
+    async with open_ledger(HermesHome(root=home)) as ledger:
+        first = await ledger.session_for_key("agent:main:telegram:dm:7")
+        child = await ledger.session("s2")
+        assert first is not None
+        assert child is not None
+        assert (child.parent_id, child.lineage) == ("s1", Lineage.BRANCH)
+        every = [each.id for each in await ledger.sessions(SessionQuery())]
+        return every, first, [each.message for each in await ledger.history("s1")]
+
+
+def test_conversations_are_in_an_archive_if_asked_and_come_back_without_secrets(
+    home: Path,
+) -> None:
+    (home / "state.db").unlink()
+    asyncio.run(talked(home))
+    told = run(home, "profile", "export", "default", "-o", "out.tar.gz", "--with-sessions")
+    assert "It has 2 conversations." in told
+    assert "It brings 2 conversations." in run(home, "profile", "import", "out.tar.gz", "back")
+    back = home / "profiles" / "back"
+    every, session, said = asyncio.run(found(back))
+    assert sorted(every) == ["s1", "s2"]
+    assert (session.title, session.source, session.message_count) == ("Beds", "telegram", 4)
+    assert KEY not in str(said)
+    assert "not kept" in str(said[-1].content), "a call without a result gets one"
+    assert not (back / "sessions.jsonl").exists()
+    assert "Conversations: 2" in run(home, "status", "-p", "back")
+    with tarfile.open("bad.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("sessions.jsonl")
+        info.size = 9
+        archive.addfile(info, io.BytesIO(b'{"a": 1}\n'))
+    with pytest.raises(HermesError, match="cannot be read"):
+        run(home, "profile", "import", "bad.tar.gz")
+    assert not (home / "profiles" / "bad").exists()
+
+
+def test_the_profile_may_stand_behind_the_command(home: Path) -> None:
+    run(home, "profile", "create", "work")
+    work = home / "profiles" / "work"
+    for words in (
+        ["config", "path", "-p", "work"],
+        ["config", "-p", "work", "path"],
+        ["config", "path", "--profile=work"],
+    ):
+        assert run(home, *words).strip() == str(work / "config.yaml")
+    assert f"home {work}" in run(home, "status", "-p", "work")
+    run(home, "config", "set", "-p", "work", "model", "work-1")
+    assert "work-1" in run(home, "agent", "list", "-p", "work")
+    assert "work-1" not in run(home, "agent", "list")
+    with pytest.raises(HermesError, match="no profile `nobody`"):
+        run(home, "status", "-p", "nobody")

@@ -230,6 +230,7 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             (refusal,) = typo.replies(ANN)
             assert "The agent `typo` cannot answer" in refusal.text
             assert "Its configuration has a mistake." in refusal.text
+            await late.until(lambda: connected(home, "telegram:later"), 30)
             state = (await hermes.run("status")).out
             assert "Agent typo cannot answer: agents.typo cannot be read" in state
             assert "Fix it with: hermes config edit" in state
@@ -279,6 +280,11 @@ def change(home: Path, platforms: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(yaml.safe_dump(document))
 
 
+def connected(home: Path, name: str) -> bool:
+    told = json.loads((home / "gateway_state.json").read_text())["platforms"]
+    return bool(told.get(name, {}).get("state") == "connected")
+
+
 AT_FIRST = (
     *(("the coder", "code-1"), ("main", "fake-1")),
     *(("private", "code-1"), ("came later", "fake-1")),
@@ -302,6 +308,7 @@ async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> 
         assert (asked.code, asked.out.strip()) == (0, "hello"), asked.err
         assert model.requests[-1].body["model"] == "code-1"
         assert "You are the coder." in system(model.requests[-1])
+        assert asked.err.count("agents.typo cannot be read") == 1, asked.err
         nobody = await hermes.run("-a", "nobody", "-q", "hello")
         assert nobody.code != 0
         assert "There is no agent `nobody`" in nobody.err
@@ -323,8 +330,10 @@ async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> 
         assert (told["agent"], told["rule"]) == ("broken", "routes[1]")
         assert "is missing" in told["problem"]
 
-        script = "/agent\n/agent coder\nhello again\n/agent\n/agent nobody\n/quit\n"
-        typed = await hermes.run("chat", stdin=script)
+        (session,) = [line.split()[-1] for line in asked.err.splitlines() if "· session" in line]
+        script = "/agent\n/agent coder\nhello again\n/agent\n/agent nobody\n"
+        typed = await hermes.run("chat", stdin=f"/resume {session}\n{script}/quit\n")
+        assert "This is a conversation of the agent `coder`." in typed.out + typed.err
         assert "* main" in typed.out
         assert "* coder" in typed.out
         assert "There is no agent `nobody`" in typed.out + typed.err

@@ -87,7 +87,8 @@ class AgentRegistry(Mapping[str, AgentProfile]):
                 profile = agent_profile(loaded, self._options, config, general)
             except HermesError as error:
                 problems[agent_id] = error
-                log.error("the agent %s cannot work: %s", agent_id, error.message)
+                if self._served:  # at first whoever starts the process tells it
+                    log.error("the agent %s cannot work: %s", agent_id, error.message)
             else:
                 configs[agent_id] = config
                 known = self._profiles.get(agent_id)

@@ -52,7 +52,18 @@ def load_command(name: str) -> click.Command:
     assert isinstance(command, click.Command)
     gc.freeze()
     gc.enable()
+    _take_profile(command)
     return command
+
+
+def _take_profile(command: click.Command) -> None:
+    """Have a command, and those below it, take the profile too: `hermes status -p work`."""
+    taken = {name for each in command.params for name in each.opts}
+    names = [name for name in ("-p", "--profile") if name not in taken]
+    if "--profile" in names:
+        command.params.append(_profile_option(*names, hidden=True))
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _take_profile(each)
 
 
 _CHAT_OPTIONS = (
@@ -122,21 +133,24 @@ def _choose_profile(_ctx: click.Context, _param: click.Parameter, name: str | No
         work_on(str(existing_profile(HermesHome.first(process_environ()), name).root))
 
 
+def _profile_option(*names: str, hidden: bool = False) -> click.Option:
+    return click.Option(
+        names,
+        metavar="NAME",
+        is_eager=True,
+        expose_value=False,
+        callback=_choose_profile,
+        hidden=hidden,
+        help="Work on this profile.",
+    )
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
 @chat_options
-@click.option(
-    "-p",
-    "--profile",
-    metavar="NAME",
-    is_eager=True,
-    expose_value=False,
-    callback=_choose_profile,
-    help="Work on this profile.",
-)
 @click.version_option(__version__, "-V", "--version", message="hermes %(version)s")
 @click.pass_context
 def hermes(ctx: click.Context, /, **given: Any) -> None:
@@ -150,6 +164,9 @@ def hermes(ctx: click.Context, /, **given: Any) -> None:
     elif flags:
         named = next(p.opts[-1] for p in ctx.command.params if p.name in flags)
         raise click.UsageError(f"{named} goes with `hermes chat`, not `{ctx.invoked_subcommand}`.")
+
+
+hermes.params.append(_profile_option("-p", "--profile"))
 
 
 def on_command_line(ctx: click.Context, name: str) -> bool:

@@ -268,5 +268,5 @@ def _merged(lower: Any, upper: Any) -> Any:
 
 
 def _wrong(agent_id: str, text: str, public: str = "") -> ConfigError:
-    hint = "Fix it with: hermes config edit"
-    return ConfigError(f"{format_key(('agents', agent_id))} {text}.", hint=hint, public=public)
+    text = f"{format_key(('agents', agent_id))} {text}{'' if text.endswith('?') else '.'}"
+    return ConfigError(text, hint="Fix it with: hermes config edit", public=public)

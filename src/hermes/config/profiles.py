@@ -4,10 +4,14 @@ Which one a command works on: `-p NAME`, else the home that `HERMES_HOME` names 
 profile, else the one that `hermes profile use` chose (the file `active_profile`), else the first.
 
 An archive (`export_profile`, `.tar.gz`) has what makes an install, not what it has done:
-configuration, SOUL.md, memories, skills, jobs, hooks, scripts, and the same of its agents. Without
+configuration, SOUL.md, memories, skills, jobs, hooks, scripts, and the same of its agents; on
+request its conversations, which a file of JSON lines holds. Without
 being asked for them it has no secrets: no `.env`, and none of their values in any file. Reading
 one (`import_profile`) trusts nothing: plain files and folders only, below the profile, of known
 names, within limits of number and size; it is put together beside the profiles and appears whole.
+
+A copy and an archive have the agents that the configuration names, each below `agents/`, wherever
+its home is: two installs never work in one home.
 """
 
 import gzip
@@ -16,6 +20,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -30,15 +35,19 @@ from hermes.config.loader import inspect_config, read_env
 from hermes.config.paths import ACTIVE_PROFILE, HermesHome
 from hermes.config.secrets import Secrets, secrets_in_variables
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
+from hermes.domain.profile import DEFAULT_AGENT
 
 FIRST = "default"
 """What the install is called that has the others below it."""
 RESERVED = frozenset({FIRST, "hermes", "main", "all", "none", "profile", "profiles"})
 OF_AGENT = ("SOUL.md", "memories", "skills", "cron/jobs.json")
-OF_HOME = ("config.yaml", *OF_AGENT, "hooks", "scripts", "skins")
+CONFIG = "config.yaml"
+OF_HOME = (CONFIG, *OF_AGENT, "hooks", "scripts", "skins")
 TELLING = 8
 """Shorter secrets may be words: they are taken out where they stand for themselves."""
 MAX_FILES, MAX_BYTES = 20_000, 256_000_000
+SESSIONS = "sessions.jsonl"
+"""The conversations in an archive."""
 
 
 def check_name(name: str) -> str:
@@ -95,6 +104,8 @@ def clone(
             target = folder / inside
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copy2(path, target)
+            if inside == CONFIG:
+                target.write_bytes(_at_home(source, path.read_bytes()))
     return home
 
 
@@ -134,10 +145,40 @@ def _files(home: HermesHome, *, with_secrets: bool) -> Iterator[tuple[Path, str]
     """Yield the files that make an install, and their names in it. Links are left out."""
     secret = (".env",) if with_secrets else ()
     yield from _below(home.root, (*OF_HOME, *secret), "")
-    agents = home.agents_dir
-    for agent in sorted(agents.iterdir()) if agents.is_dir() and not agents.is_symlink() else ():
-        if AGENT_ID.fullmatch(agent.name) and agent.is_dir() and not agent.is_symlink():
-            yield from _below(agent, (*OF_AGENT, *secret), f"agents/{agent.name}/")
+    for agent, place in _agent_homes(home).items():
+        if place.is_dir() and not place.is_symlink() and not home.agents_dir.is_symlink():
+            yield from _below(place, (*OF_AGENT, *secret), f"agents/{agent}/")
+
+
+def _agent_homes(home: HermesHome) -> dict[str, Path]:
+    """Return the agents that have a home of their own, and where it is."""
+    agents = _agents(parse_document(read_text(home).encode(), CONFIG).data)
+    found = {}
+    for agent, entry in sorted(agents.items()):
+        named = entry.get("home") if isinstance(entry, dict) else None
+        if AGENT_ID.fullmatch(str(agent)) and named not in (*agents, DEFAULT_AGENT):
+            place = home.inside(named) if isinstance(named, str) and named else None
+            found[str(agent)] = place or home.agents_dir / str(agent)
+    return found
+
+
+def _agents(data: Any) -> dict[str, Any]:
+    agents = data.get("agents") if isinstance(data, dict) else None
+    return agents if isinstance(agents, dict) else {}
+
+
+def _at_home(home: HermesHome, content: bytes) -> bytes:
+    """Return a configuration whose agents live below it, as the files of a copy do."""
+    homes, text = _agent_homes(home), content.decode().replace("\r\n", "\n")
+    for agent, entry in _agents(parse_document(content, CONFIG).data).items():
+        work = entry.get("workspace") if isinstance(entry, dict) else None
+        keys = ["home"] if agent in homes and isinstance(entry, dict) and entry.get("home") else []
+        if isinstance(work, str) and agent in homes and Path(work).is_absolute():
+            there = Path(work)
+            keys += ["workspace"] * any(map(there.is_relative_to, (home.root, homes[agent])))
+        for key in keys:
+            text = apply_change(text, ("agents", str(agent), key), "")
+    return text.encode()
 
 
 def _below(root: Path, names: tuple[str, ...], prefix: str) -> Iterator[tuple[Path, str]]:
@@ -155,39 +196,44 @@ def _below(root: Path, names: tuple[str, ...], prefix: str) -> Iterator[tuple[Pa
 
 
 def export_profile(
-    home: HermesHome, target: Path, *, environ: Mapping[str, str], with_secrets: bool = False
+    home: HermesHome, target: Path, secrets: Secrets | None, sessions: bytes | None = None
 ) -> int:
-    """Write the archive of a profile; return how many files it has."""
-    hidden = None if with_secrets else _known_secrets(home, environ)
+    """Write the archive of a profile without these secrets; return how many files it has."""
     data, number = io.BytesIO(), 0
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        for path, name in _files(home, with_secrets=with_secrets):
-            content = path.read_bytes()
-            if hidden is not None:
-                content = _without_secrets(home, name, content, hidden)
+
+        def add(name: str, content: bytes, mode: int, at: float) -> None:
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(content), 0o700 if path.stat().st_mode & 0o100 else 0o600
-            info.mtime = int(path.stat().st_mtime)
+            info.size, info.mode, info.mtime = len(content), mode, int(at)
             archive.addfile(info, io.BytesIO(content))
+
+        for path, name in _files(home, with_secrets=secrets is None):
+            content, status = path.read_bytes(), path.stat()
+            content = _at_home(home, content) if name == CONFIG else content
+            if secrets is not None:
+                content = _without_secrets(name, content, secrets)
+            add(name, content, 0o700 if status.st_mode & 0o100 else 0o600, status.st_mtime)
             number += 1
+        if sessions is not None:
+            add(SESSIONS, sessions, 0o600, time.time())
     write_atomic(target, data.getvalue())
-    return number
+    return number + (sessions is not None)
 
 
-def _known_secrets(home: HermesHome, environ: Mapping[str, str]) -> Secrets:
-    found = inspect_config(home, environ).secrets
-    agents = home.agents_dir
-    for agent in agents.iterdir() if agents.is_dir() else ():
-        if agent.is_dir():
-            own = read_env(HermesHome(root=agent)).values
-            found = found.merged(secrets_in_variables(own, {}))
+def known_secrets(home: HermesHome, environ: Mapping[str, str]) -> Secrets:
+    """Return the secrets of a home and of all agents, also of those that were removed."""
+    found, below = inspect_config(home, environ).secrets, home.agents_dir
+    places = [each for each in below.iterdir() if each.is_dir()] if below.is_dir() else []
+    for place in {*places, *_agent_homes(home).values()}:
+        own = read_env(HermesHome(root=place)).values
+        found = found.merged(secrets_in_variables(own, {}))
     return found
 
 
-def _without_secrets(home: HermesHome, name: str, content: bytes, secrets: Secrets) -> bytes:
+def _without_secrets(name: str, content: bytes, secrets: Secrets) -> bytes:
     values = sorted({value for _, value in secrets.items() if value}, key=len)[::-1]
-    if name == "config.yaml":
-        text = read_text(home)
+    if name == CONFIG:
+        text = content.decode().replace("\r\n", "\n")
         for key in list(_keys_with(parse_document(content, name).data, values)):
             text = apply_change(text, key, "")
         content = text.encode()
@@ -251,8 +297,8 @@ def import_profile(first: HermesHome, archive: Path, name: str) -> tuple[HermesH
                     shutil.copyfileobj(content, file)
                 target.chmod(0o700 if member.mode & 0o100 else 0o600)
                 names.append(str(inside))
-            if "config.yaml" in names:
-                parse_document((folder / "config.yaml").read_bytes(), "config.yaml")
+            if CONFIG in names:
+                parse_document((folder / CONFIG).read_bytes(), CONFIG)
     except (OSError, EOFError, tarfile.TarError, ValueError) as error:
         raise ConfigError(
             f"{archive} cannot be read: {error}", hint="It is a .tar.gz of hermes profile export."
@@ -262,7 +308,7 @@ def import_profile(first: HermesHome, archive: Path, name: str) -> tuple[HermesH
 
 _ALLOWED = re.compile(
     rf"(?:agents/{AGENT_ID.pattern}/)?(?:SOUL\.md|\.env|(?:memories|skills)/.+|cron/jobs\.json)"
-    r"|config\.yaml|(?:hooks|scripts|skins)/.+"
+    r"|config\.yaml|sessions\.jsonl|(?:hooks|scripts|skins)/.+"
 )
 
 

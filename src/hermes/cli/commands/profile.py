@@ -1,5 +1,6 @@
 """`hermes profile`: separate installs side by side, each with a home of its own."""
 
+import asyncio
 import os
 import shlex
 import shutil
@@ -7,15 +8,18 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
 from hermes.cli.home import json_option, say, say_json
 from hermes.config import profiles
 from hermes.config.environment import process_environ
 from hermes.config.loader import inspect_config
 from hermes.config.paths import HermesHome
+from hermes.config.secrets import Redactor, Secrets
 from hermes.control.commands.wording import count
 from hermes.control.supervision.instance import running_gateway
 from hermes.domain.errors import Conflict, NotFound, UsageError
+from hermes.state.sqlite.carried import bring_sessions, carried_sessions
 
 _MARK = "# Written by: hermes profile alias"
 
@@ -210,14 +214,27 @@ def alias_command(name: str, launcher: str | None, remove: bool) -> None:
 @click.argument("name")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="NAME.tar.gz otherwise.")
 @click.option("--with-secrets", is_flag=True, help="With .env and keys in config.yaml.")
-def export_command(name: str, output: Path | None, with_secrets: bool) -> None:
-    """Write a profile to an archive: what it is, without history and without secrets."""
+@click.option("--with-sessions", is_flag=True, help="With the conversations.")
+def export_command(name: str, output: Path | None, with_secrets: bool, with_sessions: bool) -> None:
+    """Write a profile to an archive: what it is, without secrets and conversations unless asked."""
     home = profiles.existing_profile(_first(), name)
     target = output or Path(f"{name}.tar.gz")
-    number = profiles.export_profile(
-        home, target, environ=process_environ(), with_secrets=with_secrets
-    )
+    secrets = None if with_secrets else profiles.known_secrets(home, process_environ())
+    lines = asyncio.run(_sessions(home, secrets)) if with_sessions else None
+    sessions = b"".join(lines) if lines is not None else None
+    number = profiles.export_profile(home, target, secrets, sessions)
     say(f"{target} has {count(number, 'file')}{', secrets among them' if with_secrets else ''}.")
+    if lines is not None:
+        say(f"It has {count(len(lines), 'conversation')}.")
+
+
+async def _sessions(home: HermesHome, secrets: Secrets | None) -> list[bytes]:
+    redactor, lines = Redactor(secrets) if secrets is not None else None, []
+    async for each in carried_sessions(home):
+        data = msgspec.to_builtins(each)
+        data = data if redactor is None else redactor.redact_value(data)
+        lines.append(msgspec.json.encode(data) + b"\n")
+    return lines
 
 
 @command.command("import")
@@ -230,6 +247,15 @@ def import_command(archive: Path, name: str | None, named: str | None) -> None:
         name or named or archive.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     )
     home, files = profiles.import_profile(_first(), archive, named)
+    if profiles.SESSIONS in files:
+        carried = home.root / profiles.SESSIONS
+        try:
+            brought = asyncio.run(bring_sessions(home, carried))
+        except BaseException:
+            shutil.rmtree(home.root)
+            raise
+        carried.unlink()
+        say(f"It brings {count(brought, 'conversation')}.")
     say(f"The profile {named} is there, with {count(len(files), 'file')}: {home.root}")
     for kind in ("hooks", "scripts", "cron"):
         if any(f"{kind}/" in file for file in files):

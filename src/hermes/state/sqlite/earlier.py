@@ -16,7 +16,7 @@ context: a model refuses both.
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,7 +60,7 @@ _ENDS: Final = {"compression": Lineage.COMPRESSION, "branched": Lineage.BRANCH}
 _COUNTERS: Final = ("input", "output", "cache_read", "cache_write", "reasoning")
 _STRUCTURED: Final = "\0json:"
 _LOGS: Final = ("-wal", "-journal")
-_NO_RESULT: Final = "The result of this call was not kept."
+NO_RESULT: Final = "The result of this call was not kept."
 
 
 class ImportReport(Struct):
@@ -74,8 +74,8 @@ class ImportReport(Struct):
     """Messages that are not brought, by role."""
 
 
-class _Seated(Struct):
-    """An old message in its place."""
+class Seated(Struct, kw_only=True):
+    """A message from elsewhere in its place."""
 
     seq: int
     at: float
@@ -155,14 +155,22 @@ async def _bring(
 
 
 def _store(
-    db: sqlite3.Connection, new: NewSession | None, row: Old, seated: list[_Seated], last: Old
+    db: sqlite3.Connection, new: NewSession | None, row: Old, seated: list[Seated], last: Old
 ) -> None:
-    if new is not None:
-        title = None if new.title is None else free_title(db, new, new.title)
-        insert_session(db, msgspec.structs.replace(new, title=title))
     for name in _COUNTERS:
         row[f"{name}_tokens"] = row.get(f"{name}_tokens") or 0
     row["estimated_cost_usd"] = row.get("actual_cost_usd") or row.get("estimated_cost_usd") or 0.0
+    store_session(db, new, row, seated)
+    change(db, "sessions.set_fact", (row["id"], THROUGH, dump(last)))
+
+
+def store_session(
+    db: sqlite3.Connection, new: NewSession | None, row: Old, seated: Sequence[Seated]
+) -> None:
+    """Open a session, if it is new, with what its origin had counted, and seat its messages."""
+    if new is not None:
+        title = None if new.title is None else free_title(db, new, new.title)
+        insert_session(db, msgspec.structs.replace(new, title=title))
     change(db, "sessions.imported", {"ended_at": None, "end_reason": None} | row)
     if seated:
         at = max(each.at for each in seated)
@@ -174,7 +182,6 @@ def _store(
             stored = put(db, each.message, seat)
             if not each.active:
                 change(db, "messages.retire", {"id": stored.id, "compacted": each.compacted})
-    change(db, "sessions.set_fact", (row["id"], THROUGH, dump(last)))
 
 
 def _link(db: sqlite3.Connection, sessions: list[Old]) -> None:
@@ -207,7 +214,7 @@ def _session(row: Old) -> NewSession:
     )
 
 
-def _seated(rows: list[Old], skipped: Counter[str]) -> Iterator[_Seated]:
+def _seated(rows: list[Old], skipped: Counter[str]) -> Iterator[Seated]:
     """Read messages in order; results go to the seats behind their calls, as everywhere here."""
     following = 0
     waiting: dict[str, tuple[int, ToolCall]] = {}
@@ -233,17 +240,21 @@ def _seated(rows: list[Old], skipped: Counter[str]) -> Iterator[_Seated]:
                 waiting = {call.id: (following + i, call) for i, call in enumerate(calls)}
             following += len(calls)
         compacted = bool(row.get("compacted", 0))
-        yield _Seated(seat, at, message, active=active and known, compacted=compacted)
+        yield Seated(seq=seat, at=at, message=message, active=active and known, compacted=compacted)
     yield from _unanswered(waiting, at)
 
 
-def _unanswered(waiting: dict[str, tuple[int, ToolCall]], at: float) -> Iterator[_Seated]:
-    for key, (seat, call) in waiting.items():
-        missing = ToolMessage(
-            call_id=key, name=call.name, content=_NO_RESULT, outcome=ToolOutcome.UNKNOWN
-        )
-        yield _Seated(seat, at, missing)
+def _unanswered(waiting: dict[str, tuple[int, ToolCall]], at: float) -> Iterator[Seated]:
+    for seat, call in waiting.values():
+        yield Seated(seq=seat, at=at, message=without_result(call))
     waiting.clear()
+
+
+def without_result(call: ToolCall) -> ToolMessage:
+    """Return what stands for the result of a call that was not kept."""
+    return ToolMessage(
+        call_id=call.id, name=call.name, content=NO_RESULT, outcome=ToolOutcome.UNKNOWN
+    )
 
 
 def _message(row: Old, names: dict[str, str]) -> Message | None:

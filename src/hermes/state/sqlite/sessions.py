@@ -173,6 +173,11 @@ class SessionPart(LedgerPart):
         check_session(db, session_id)
         change(db, "sessions.bind_key", (key, session_id, at))
 
+    async def keys_of(self, session_id: str) -> list[str]:
+        return await self._few(
+            lambda row: str(row["session_key"]), "sessions.keys_of", (session_id,)
+        )
+
     async def session_for_key(self, key: str) -> Session | None:
         return await self._get(read_session, "sessions.for_key", (key,))
 

@@ -166,6 +166,10 @@ INSERT INTO session_keys (session_key, session_id, updated_at) VALUES (?, ?, ?)
 ON CONFLICT (session_key) DO UPDATE
 SET session_id = excluded.session_id, updated_at = excluded.updated_at;
 
+-- name: keys_of
+-- Return the keys that point at a session.
+SELECT session_key FROM session_keys WHERE session_id = ? ORDER BY session_key;
+
 -- name: id_for_key
 -- Return the id of the session that a key points at.
 SELECT session_id FROM session_keys WHERE session_key = ?;
