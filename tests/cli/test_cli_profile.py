@@ -19,7 +19,7 @@ from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.control.supervision.instance import hold_home
 from hermes.domain.errors import HermesError
-from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
+from hermes.domain.messages import AssistantMessage, Message, ToolCall, UserMessage
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, Session
 from hermes.state.sqlite.ledger import open_ledger
@@ -240,7 +240,10 @@ async def talked(home: Path) -> None:
         await ledger.create_session(ledgers.session("s1", title="Beds", source="telegram"))
         await ledger.bind_key("agent:main:telegram:dm:7", "s1", 1.0)
         call = ToolCall(id="c1", name="todo", arguments="{}")
-        said = [UserMessage(content=f"my key is {KEY}"), AssistantMessage(text="noted")]
+        said: list[Message] = [
+            UserMessage(content=f"my key is {KEY}"),
+            AssistantMessage(text="noted"),
+        ]
         await ledger.append_messages("s1", said, 2.0)
         await ledger.append_messages("s1", [AssistantMessage(text="", tool_calls=(call,))], 3.0)
         child = replace(ledgers.session("s2"), parent_id="s1", lineage=Lineage.BRANCH)
