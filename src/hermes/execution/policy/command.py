@@ -102,7 +102,11 @@ def opaque(reason: str, kind: str = "") -> Finding:
     return Finding(reason, kind, opaque=True)
 
 
-UNREADABLE = opaque("it cannot be read as a shell script")
+def unreadable(why: str) -> Finding:
+    return opaque(f"it cannot be read as a shell script: {why}", UNREADABLE)
+
+
+UNREADABLE = "unreadable"
 TOO_COMPLICATED = opaque("it is too long or too deeply nested to be judged")
 
 

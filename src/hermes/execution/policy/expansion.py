@@ -9,15 +9,12 @@ computed as well; one that the script does not touch comes from outside and is o
 import re
 from collections.abc import Callable
 
-from hermes.execution.policy.grammar import parse_text
-from hermes.execution.policy.syntax import Arith, Lit, Param, Part, Script, Subst, Word
+from hermes.execution.policy.syntax import COMPUTED, Arith, Lit, Param, Part, Script, Subst, Word
 
 UNKNOWN = "\x00"
 """An unquoted variable that is not known: it may be several words or none."""
 UNKNOWN_QUOTED = "\x01"
 """A quoted variable that is not known: exactly one word."""
-COMPUTED = "\x02"
-"""What a command prints, or what an expansion makes of something."""
 NUMBER = "\x04"
 """A number that is computed."""
 
@@ -33,6 +30,7 @@ _BRACES = re.compile(
 _MAX_LENGTH = 65_536
 """Characters that variables may make of one word; no script that can be judged is as long."""
 _STEPS = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
+_ALTERNATIVES = frozenset({"-", ":-", "=", ":=", "+", ":+"})
 _PIECE_OF_NAME = re.compile(r"(?!.*\.\.)[\w*?][\w.*?-]*")
 _TILDE = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|$)")
 _SPACE = re.compile(r"[ \t\n]+")
@@ -46,15 +44,14 @@ def is_unknown(text: str) -> bool:
 
 
 class Variables:
-    """What is known about variables and positional parameters, and what words make of it.
+    """What is known about variables, and what words make of it.
 
     `run` follows a substitution and tells what it prints, if that is known; of a process
-    substitution it returns the name of the file it looks like.
+    substitution it returns the name of the file it looks like. Positional parameters are computed.
     """
 
     def __init__(self, home: str, run: Callable[[Script, str], str | None]) -> None:
         self.values: dict[str, str] = {}
-        self.positional: tuple[str, ...] | None = None
         self.cwd: str | None = None
         self.branch: tuple[int, ...] = ()
         """The branches that the script is in: what is assigned in one holds only there."""
@@ -76,13 +73,9 @@ class Variables:
         if name == "PWD" and name not in self.values:
             return self.cwd or COMPUTED
         branch = self._assigned_in.get(name, ())
-        if self.branch[: len(branch)] != branch:
+        if self.branch[: len(branch)] != branch or name in {"@", "*"} or name.isdigit():
             return COMPUTED
-        if not name.isdigit() or name == "0":
-            return self.values.get(name)
-        if self.positional is None:
-            return None
-        return "".join(self.positional[int(name) - 1 : int(name)])
+        return self.values.get(name)
 
     def arithmetic(self, text: str, *, written: bool = False) -> None:
         """Note whether arithmetic over `text` would run what a value holds.
@@ -101,25 +94,14 @@ class Variables:
 
     def text(self, word: Word | None) -> str:
         """Return the value of `word` where the shell does not split it."""
-        pieces: list[str] = []
-        for index, part in enumerate(word.parts if word is not None else ()):
-            leading = index == 0 and isinstance(part, Lit) and not part.quoted
-            value = " ".join(self._values(part))
-            pieces.append(self._tilde(value) if leading else value)
-        return "".join(pieces)
+        return "".join(self._values(word.parts)) if word is not None else ""
 
     def _braces(self, parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
         """Return the words that lists and ranges in braces make of one word."""
         if not any(isinstance(p, Lit) and not p.quoted and "{" in p.text for p in parts):
             return [parts]
-        held: list[Part] = []
-        text = ""
-        for part in parts:
-            if isinstance(part, Lit) and not part.quoted:
-                text += part.text
-            else:
-                text += chr(_HELD + len(held))
-                held.append(part)
+        pairs = zip(range(_HELD, _HELD + len(parts)), parts, strict=True)
+        text = "".join(p.text if isinstance(p, Lit) and not p.quoted else chr(i) for i, p in pairs)
         # Braces can lengthen the name of a variable: `$x{a,b}` is `$xa $xb`.
         lengthens = any(isinstance(p, Param) and p.bare and not p.quoted for p in parts)
         words = None if lengthens else _expand_braces(text)
@@ -127,30 +109,24 @@ class Variables:
             self.doubts.append("its braces are too complicated to be read")
             return [(Lit(COMPUTED),)]
         return [
-            tuple(held[ord(p) - _HELD] if p[0] >= chr(_HELD) else Lit(p) for p in pieces if p)
+            tuple(parts[ord(p) - _HELD] if p[0] >= chr(_HELD) else Lit(p) for p in pieces if p)
             for pieces in map(_HOLDERS.split, words)
         ]
 
     def _split(self, parts: tuple[Part, ...]) -> list[str]:
-        fields: list[list[str]] = []
-        for index, part in enumerate(parts):
-            pieces = self._values(part)
-            if isinstance(part, Lit) and index == 0 and not part.quoted:
-                pieces = [self._tilde(part.text)]
-            elif isinstance(part, Param | Subst) and not part.quoted:
-                pieces = [p for piece in pieces for p in _pieces(piece)]
-                if self.values.get("IFS") == COMPUTED:
-                    # The script splits words where it likes.
-                    pieces = [COMPUTED]
-            for number, piece in enumerate(pieces):
-                if number or not fields:
-                    fields.append([])
-                fields[-1].append(piece)
-        if sum(len(piece) for field in fields for piece in field) > _MAX_LENGTH:
+        fields = [""]
+        for part, value in zip(parts, self._values(parts), strict=True):
+            splits = isinstance(part, Param | Subst) and not part.quoted
+            # A script that sets IFS splits words where it likes.
+            computed = splits and self.values.get("IFS") == COMPUTED
+            first, *more = _SPACE.split(value) if splits and not computed else [value]
+            fields[-1] += COMPUTED if computed else first
+            fields += more
+        if sum(map(len, fields)) > _MAX_LENGTH:
             self.doubts.append("its words grow too long to be read")
             return [COMPUTED]
         keeps_empty = any(not isinstance(p, Arith) and p.quoted for p in parts)
-        return [f for f in map("".join, fields) if f or keeps_empty]
+        return [f for f in fields if f or keeps_empty]
 
     def _tilde(self, text: str) -> str:
         match = _TILDE.match(text)
@@ -160,43 +136,37 @@ class Variables:
         known = {"": self._home, "root": "/root", "+": self.get("PWD"), "-": COMPUTED}
         return (known.get(user, f"/home/{user}") or COMPUTED) + text[match.end() :]
 
-    def _values(self, part: Part) -> list[str]:
-        """Return what a part stands for; several values become several fields."""
+    def _values(self, parts: tuple[Part, ...]) -> list[str]:
+        values = [self._value(part) for part in parts]
+        if parts and isinstance(parts[0], Lit) and not parts[0].quoted:
+            values[0] = self._tilde(values[0])
+        return values
+
+    def _value(self, part: Part) -> str:
         if isinstance(part, Lit):
-            return [part.text]
-        if isinstance(part, Arith):
-            for inner in part.parts:
-                self.arithmetic(" ".join(self._values(inner)), written=isinstance(inner, Lit))
-            return [NUMBER]
+            return part.text
         if isinstance(part, Subst):
             output = self._run(part.body, part.kind)
-            return [COMPUTED if output is None else output.rstrip("\n")]
-        return self._parameter(part)
-
-    def _parameter(self, part: Param) -> list[str]:
-        argument, index, op = self.text(part.arg), part.index, part.op
-        if part.prefix == "!" or (op == "@" and argument not in {"Q", "U", "u", "L", "a"}):
-            self.doubts.append(f"it evaluates what {part.name} holds")
-        if op == ":":
+            return COMPUTED if output is None else output.rstrip("\n")
+        if isinstance(part, Arith):
+            for inner in part.parts:
+                self.arithmetic(self._value(inner), written=isinstance(inner, Lit))
+            return NUMBER
+        argument = self.text(part.arg)
+        if part.op == "[" and argument not in {"@", "*"}:
             self.arithmetic(argument)
-        if index and index not in {"@", "*"} and not index.isdigit():
-            # A subscript is evaluated, whatever stands in it.
-            self.arithmetic(self.text(parse_text(index)))
-        if op in {"=", ":="}:
+        if part.op in {"=", ":="}:
             self.assign(part.name, COMPUTED)
-        if part.prefix or index:
-            return [NUMBER if part.prefix == "#" else COMPUTED]
-        if part.name in {"@", "*"} and not op and self.positional is not None:
-            joined = part.quoted and part.name == "*"
-            return [" ".join(self.positional)] if joined else list(self.positional)
+        if part.op == "!":
+            self.doubts.append(f"it evaluates what {part.name} holds")
+        if part.op in {"[", "!", "length"}:
+            return NUMBER if part.op == "length" else COMPUTED
         value = self.get(part.name)
-        if value is None:
-            foreign = COMPUTED if op in _ALTERNATIVES else UNKNOWN
-            return [UNKNOWN_QUOTED if part.quoted and foreign == UNKNOWN else foreign]
-        return [_operated(value, op, argument)]
-
-
-_ALTERNATIVES = frozenset({"-", ":-", "=", ":=", "+", ":+"})
+        if value is not None:
+            return _operated(value, part.op, argument)
+        if part.op in _ALTERNATIVES:
+            return COMPUTED
+        return UNKNOWN_QUOTED if part.quoted else UNKNOWN
 
 
 def _operated(value: str, op: str, argument: str) -> str:
@@ -239,9 +209,3 @@ def _options(match: re.Match[str]) -> list[str]:
     found = range(low, high + step, step)[: _MAX_WORDS + 1]
     return [str(n) if numbers else chr(n) for n in reversed(found)]
 
-
-def _pieces(text: str) -> list[str]:
-    if not any(c in text for c in " \t\n"):
-        return [text] if text else []
-    # White space at either end separates from the neighbouring text.
-    return _SPACE.split(text)

@@ -42,6 +42,7 @@ from hermes.execution.policy.command import (
     opaque,
     pattern,
     readings,
+    unreadable,
     words,
 )
 from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
@@ -142,7 +143,7 @@ class CommandPolicy:
         else:
             findings, walks = _read(text, ground)
             if folded != text:
-                findings += [f for f in _read(folded, ground)[0] if f is not UNREADABLE]
+                findings += [f for f in _read(folded, ground)[0] if f.kind != UNREADABLE]
             if odd:
                 findings.append(_ODD)
         findings = list(dict.fromkeys(findings))
@@ -182,8 +183,9 @@ class CommandPolicy:
         """
         text, _, _ = _clean(script[:MAX_LENGTH])
         ground = self._ground(cwd, carried)
-        _, walks = _read(text, ground)
-        findings = [f for found in walks for f in _losses(found, ground, exposed)]
+        read, walks = _read(text, ground)
+        findings = [structs.replace(f, opaque=False) for f in read if f.kind == UNREADABLE]
+        findings += [f for found in walks for f in _losses(found, ground, exposed)]
         verdict = self._decide(text, list(dict.fromkeys(findings)), grants, walks)
         return Judgement(verdict, _left(walks))
 
@@ -329,9 +331,9 @@ def _typed_commands(walks: Iterable[Walk]) -> Iterator[str]:
 def _read(
     text: str, ground: Ground, *, whole: bool = True, feed: str = ""
 ) -> tuple[list[Finding], list[Walk]]:
-    scripts, readable = read_scripts(text)
-    findings = [] if readable or not whole else [UNREADABLE]
-    if not readable and COMPACT_BOMB.search(text):
+    scripts, trouble = read_scripts(text)
+    findings = [unreadable(trouble)] if trouble and whole else []
+    if trouble and COMPACT_BOMB.search(text):
         findings.append(FORK_BOMB)
     walks: list[Walk] = []
     for script in scripts:

@@ -41,9 +41,6 @@ class NestedText(Struct, frozen=True):
     text: str
     via: str
     language: str = "shell"
-    zero: str = ""
-    """What `$0` stands for, if it is given."""
-    positional: tuple[str, ...] | None = None
     fresh: bool = True
     """False where it runs in the same shell and sees its variables."""
     lenient: bool = False
@@ -145,10 +142,7 @@ def shell_code(command: ShellCommand) -> NestedText | None:
                 rest.pop(0)
             if name == "fish" and len(arg) > 2:
                 rest.insert(0, arg[2:])
-            zero = "".join(rest[1:2])
-            return (
-                NestedText(rest[0], name, zero=zero, positional=tuple(rest[2:])) if rest else None
-            )
+            return NestedText(rest[0], name) if rest else None
         if re.match(r"[-+][a-zA-Z]*[oO]$", arg) or arg in {"--rcfile", "--init-file"}:
             index += 1
         elif not arg.startswith(("-", "+")) or arg == "-":

@@ -19,7 +19,6 @@ from hermes.execution.policy import syntax
 from hermes.execution.policy.code import inspect, language_of
 from hermes.execution.policy.command import (
     TOO_COMPLICATED,
-    UNREADABLE,
     Feed,
     Finding,
     Ground,
@@ -33,6 +32,7 @@ from hermes.execution.policy.command import (
     may_match,
     opaque,
     pattern,
+    unreadable,
 )
 from hermes.execution.policy.expansion import (
     COMPUTED,
@@ -83,8 +83,6 @@ _SET_BY_BASH = (
     *("OLDPWD", "DIRSTACK", "_", "COPROC", "REPLY", "MAPFILE", "OPTARG"),
     *("BASH_COMMAND", "BASH_ARGV", "BASH_REMATCH", "BASH_SOURCE", "BASH_EXECUTION_STRING"),
 )
-_SHIFTED = (COMPUTED,) * 9
-"""Positional parameters that are not where they were."""
 _MAX_FILE = 65_536
 _ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
 _MARKUP = re.compile(r"[\"'\[\](){},]|\\[nt]")
@@ -146,7 +144,7 @@ class Walk:
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
         self._paths = Paths()
         self._via: tuple[str, ...] = ()
-        self._running: list[syntax.Script] = []
+        self._running: dict[str, syntax.Script] = {}
         self._input = Feed()
         """The input of the shell itself, which `exec < file` changes."""
         self._nesting = 0
@@ -190,6 +188,10 @@ class Walk:
         for index, node in enumerate(pipeline.commands):
             if forks:
                 self.variables.branch = (*branch, id(node))
+                words = node.words if isinstance(node, syntax.Simple) else ()
+                if words and words[0].literal() in self._running:
+                    # A function starts itself again in the background or a pipe.
+                    self.findings.append(FORK_BOMB)
             if index:
                 stage = self.commands[start:]
                 own = [c for c in stage if c.via == self._via]
@@ -208,25 +210,21 @@ class Walk:
             self._simple(node, feed)
         elif isinstance(node, syntax.Function):
             self.functions[node.name] = node.body
-            if _bombs(node):
-                self.findings.append(FORK_BOMB)
             branch = self.variables.branch
             self.variables.branch = (*branch, id(node))
-            self._call_function(node.name, Feed(), None)
+            self._call_function(node.name, Feed())
             self.variables.branch = branch
         else:
             self._compound(node, feed)
 
-    def _call_function(self, name: str, feed: Feed, args: tuple[str, ...] | None) -> None:
+    def _call_function(self, name: str, feed: Feed) -> None:
         # By identity: a function may define another one of its own name.
         body = self.functions[name]
-        if any(body is b for b in self._running) or len(self._running) > MAX_NESTING:
+        if any(body is b for b in self._running.values()) or len(self._running) > MAX_NESTING:
             return
-        positional, self.variables.positional = self.variables.positional, args
-        self._running.append(body)
+        before, self._running = self._running, {**self._running, name: body}
         self.script(body, feed)
-        self._running.pop()
-        self.variables.positional = positional
+        self._running = before
 
     def _compound(self, node: syntax.Compound, feed: Feed) -> None:
         writes, reads, feed = self._redirects(node.redirects, feed)
@@ -304,18 +302,16 @@ class Walk:
             fd = redirect.fd
             if fd.startswith("{"):
                 self._set(fd[1:-1], COMPUTED)
-            body = redirect.body if redirect.body is not None else redirect.target
-            text = self.variables.text(body)
+            text = self.variables.text(redirect.word)
             if redirect.op.startswith("<") and (
                 fd not in {"", "0"} or redirect.op == "<>" or (redirect.op == "<&" and text != "-")
             ):
                 self.findings.append(opaque("it reads from a descriptor of its own"))
-            if redirect.body is not None or redirect.op.startswith("<<"):
+            if redirect.op.startswith("<<"):
                 feed = Feed(Input.TEXT, text + "\n", feed.upstream)
             elif redirect.op == "<":
                 reads.append(text)
-                parts = redirect.target.parts if redirect.target is not None else ()
-                if any(isinstance(p, syntax.Subst) and p.kind == "<(" for p in parts):
+                if any(isinstance(p, syntax.Subst) and p.kind == "<(" for p in redirect.word.parts):
                     feed = Feed(Input.PIPE, None, tuple(self.commands))
                 else:
                     feed = Feed(Input.FILE, None, feed.upstream)
@@ -364,21 +360,16 @@ class Walk:
             self._assign(name, value)
 
     def _value(self, assign: syntax.Assign) -> str:
-        if assign.items is not None:
-            items = [f for word in assign.items for f in self.variables.fields(word)]
-            self._assign(assign.name, COMPUTED)
-            return " ".join(items)
         value = self.variables.text(assign.value)
         if "$(" in value or "`" in value:
             # Prompts and arithmetic run substitutions that are stored as text.
             try:
                 self.variables.text(parse_text(value))
-            except syntax.ShellSyntaxError:
-                self.findings.append(UNREADABLE)
-        if not assign.append:
-            return value
-        self._assign(assign.name, COMPUTED)
-        return COMPUTED + value
+            except syntax.ShellSyntaxError as error:
+                self.findings.append(unreadable(str(error)))
+        if assign.computed:
+            self._assign(assign.name, COMPUTED)
+        return COMPUTED + value if assign.computed else value
 
     # --- one command: what it changes, runs and leaves behind ---
 
@@ -406,17 +397,13 @@ class Walk:
             self._cwds = tuple(dict.fromkeys(join(cwd, operand) for cwd in self._cwds))
         elif name in _ASSIGNERS:
             self._builtin_assigns(command)
-        elif name in {"shift", "set"}:
-            given = args[args.index("--") + 1 :] if name == "set" and "--" in args else _SHIFTED
-            if given is not _SHIFTED or name == "shift" or (args[:1] and args[0][:1] not in "-+"):
-                kept = self.variables.positional in {None, given}
-                self.variables.positional = given if kept else _SHIFTED
-            self.exports_all = self.exports_all or (name == "set" and "a" in command.letters())
+        elif name == "set":
+            self.exports_all = self.exports_all or "a" in command.letters()
         elif name == "exec" and not args and command.feed.kind is not Input.NONE:
             self._input = command.feed
             self.findings.append(opaque("it replaces the input of the shell"))
         elif command.path in self.functions:
-            self._call_function(command.path, command.feed, args)
+            self._call_function(command.path, command.feed)
         named = args if name != "printf" or (args[:1] and args[0][:2] == "-v") else ()
         if name in _NAMED_BY_TEXT and any("[" in a and re.search(r"[$`]", a) for a in named):
             self.findings.append(opaque(f"{name} would evaluate a subscript"))
@@ -529,7 +516,7 @@ class Walk:
             fields = {"writes": (), "via": via, "assigns": assigns, "found_below": below}
             self._emit(command.with_argv(inner.argv, **fields))
             if inner.argv[0] in self.functions:
-                self._call_function(inner.argv[0], command.feed, inner.argv[1:])
+                self._call_function(inner.argv[0], command.feed)
 
     def program(self, language: str, text: str, command: ShellCommand | None = None) -> None:
         if len(text) > self.ground.longest:
@@ -546,25 +533,20 @@ class Walk:
             if not inner.lenient and inner.via not in {*SHELLS, "eval", "source"}:
                 self.findings.append(opaque(f"what {inner.via} would run is computed"))
             return
-        via, positional, cwds = self._via, self.variables.positional, self._cwds
+        via, cwds = self._via, self._cwds
         self._via = (*command.via, inner.via, *(["maybe"] if inner.lenient else []))
         feed = command.feed
         if feed.text is not None and feed.text.strip() == inner.text.strip():
             feed = Feed(feed.kind, None, feed.upstream)
-        if inner.fresh:
-            self.variables.positional = inner.positional
-            if inner.zero:
-                self._assign("0", inner.zero)
         if len(inner.text) > self.ground.longest:
             raise TooLong
-        scripts, readable = read_scripts(inner.text, self._nesting)
-        if not readable and not inner.lenient:
-            self.findings.append(UNREADABLE)
+        scripts, trouble = read_scripts(inner.text, self._nesting)
+        if trouble and not inner.lenient:
+            self.findings.append(unreadable(trouble))
         for script in scripts:
             self.script(script, feed)
         if inner.fresh:
             self._cwds = cwds
-        self.variables.positional = positional
         self._via = via
 
 
@@ -609,21 +591,6 @@ def _behind_link(command: ShellCommand) -> Iterator[Nested]:
         for clean in command.where(command.path)[len(command.cwds) :]:
             if base_name(clean) != command.name:
                 yield NestedCommand((clean, *command.args), "link")
-
-
-def _bombs(node: syntax.Function) -> bool:
-    """Return whether a function starts itself again in the background or a pipe."""
-    stack = list(node.body.items)
-    while stack:
-        pipeline = stack.pop()
-        for command in pipeline.commands:
-            if isinstance(command, syntax.Compound):
-                stack.extend(item for body in command.bodies for item in body.items)
-            elif isinstance(command, syntax.Simple) and command.words:
-                spawns = pipeline.background or len(pipeline.commands) > 1
-                if spawns and command.words[0].literal() == node.name:
-                    return True
-    return False
 
 
 def walk(script: syntax.Script, ground: Ground, feed: Feed | None = None) -> Walk:
