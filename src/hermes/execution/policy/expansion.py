@@ -208,4 +208,3 @@ def _options(match: re.Match[str]) -> list[str]:
     step = 1 if high >= low else -1
     found = range(low, high + step, step)[: _MAX_WORDS + 1]
     return [str(n) if numbers else chr(n) for n in reversed(found)]
-

@@ -189,7 +189,9 @@ class _Parser:
                 if following != "\n":
                     parts.append(Lit("\\" + following if keeps else following, quoted=True))
             else:
-                parts += [self._backticks(quoted=True)] if char == "`" else self._dollar(quoted=True)
+                parts += (
+                    [self._backticks(quoted=True)] if char == "`" else self._dollar(quoted=True)
+                )
         if closer:
             raise ShellSyntaxError(f"{closer} is missing")
         return parts
