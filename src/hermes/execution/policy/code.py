@@ -4,8 +4,7 @@ Python is read with its own grammar: every module and every function of `os` and
 has to be listed, and no method may be one that deletes or runs something. Of the other
 languages only the one-liners that people really type are known.
 
-For the floor, what a program that is not harmless would hand to a shell, delete or overwrite
-is written down as shell text and judged like any other.
+Files that a harmless Python program reads and writes are judged like those of a command.
 """
 
 import ast
@@ -14,8 +13,6 @@ import shlex
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-
-from msgspec import Struct
 
 from hermes.execution.policy.command import (
     STDIN_FILES,
@@ -27,14 +24,7 @@ from hermes.execution.policy.command import (
     opaque,
     words,
 )
-from hermes.execution.policy.expansion import COMPUTED, MARKS, is_unknown
-
-
-class Program(Struct, frozen=True):
-    doubts: tuple[Finding, ...] = ()
-    """What in it is not known to be harmless; nothing if the program is."""
-    scripts: tuple[str, ...] = ()
-    """What it does that a shell could do as well."""
+from hermes.execution.policy.expansion import COMPUTED, is_unknown
 
 
 _INTERPRETERS = TABLES["interpreters"]
@@ -76,24 +66,35 @@ def programs(command: ShellCommand) -> Iterator[str]:
     yield from codes
 
 
-def inspect(language: str, text: str) -> Program:
+def inspect(language: str, text: str) -> tuple[list[Finding], list[str]]:
+    """Return what in a program is not known to be harmless, and which files it uses, as commands."""
+    doubts: list[Finding] = []
+    files: list[str] = []
     if is_unknown(text):
-        text = MARKS.sub("_unknown_", text)
-        computed = opaque(f"the {language} program is computed")
-        return Program((computed,), inspect(language, text).scripts)
-    if language == "python":
-        return _inspect_python(text)
+        doubts = [opaque(f"the {language} program is computed")]
+    elif language == "python":
+        doubts, files = _inspect_python(text)
+    elif not _is_harmless(language, text):
+        doubts = [_not_understood(language)]
+    if doubts:
+        known = ((_DELETES, DELETES), (_RUNS, RUNS), (_COMPUTED_RUN, opaque("what it runs is computed")))
+        doubts += [finding for pattern, finding in known if pattern.search(text)]
+    return doubts, files
+
+
+def _is_harmless(language: str, text: str) -> bool:
     known = _HARMLESS.get(language)
     bare = _AWK_REGEX.sub(r"\1", text) if language == "awk" else text
     reach = _AWK_OUTPUT if language == "awk" else _LOOKED_UP
-    if known and not reach.search(bare) and not known.sub(" ", _LITERAL.sub("0", bare)).strip():
-        return Program()
-    return _not_understood(language, text)
+    return (
+        known is not None
+        and not reach.search(bare)
+        and not known.sub(" ", _LITERAL.sub("0", bare)).strip()
+    )
 
 
-def _not_understood(language: str, text: str) -> Program:
-    doubt = opaque(f"nobody can tell beforehand what the {language} program does")
-    return Program((doubt,), tuple(_shell_like(text)))
+def _not_understood(language: str) -> Finding:
+    return opaque(f"nobody can tell beforehand what the {language} program does")
 
 
 # --- one-liners ---
@@ -131,28 +132,13 @@ _AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\|(?!\|)|/inet/|@")
 _LOOKED_UP = re.compile(r"`|\[\s*['\"]|require\s*\((?!\s*['\"]\.)")
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
-_STRINGS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"'((?:[^'\\]|\\.)*)'", r'"((?:[^"\\]|\\.)*)"', r"`([^`]*)`", r"\bq[qwx]?\{([^}]*)\}",
-        r"\bq[qwx]?\(([^)]*)\)", r"\bq[qwx]?/([^/]*)/", r"%x?\(([^)]*)\)", r"%x?\{([^}]*)\}",
-    )
-)  # fmt: skip
-_TREES = re.compile(r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\bdel\b|\brd\b|\brmSync")
-_STOPS = re.compile(r"(?i)\b(?:Stop|Restart)-Computer\b|\b(?:Format-Volume|Clear-Disk)\b")
-
-
-def _shell_like(text: str) -> Iterator[str]:
-    found = [s for pattern in _STRINGS for s in pattern.findall(text)][:50]
-    yield from (f.replace("\\'", "'").replace('\\"', '"') for f in found if " " in f.strip())
-    yield " ".join(f for f in found if f)
-    if _STOPS.search(text):
-        yield "shutdown"
-    if _TREES.search(text):
-        paths = [f for f in found if f[:1] in {"/", "~"} or not any(c in f for c in "*?[")]
-        paths += [w for w in text.split() if w.startswith(("/", "~", "C:", "c:"))]
-        yield from (f"rm -r {_quoted(path)}" for path in paths[:50])
-        yield "rm -r $_unknown_"
+_DELETES = re.compile(
+    r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
+)
+_RUNS = re.compile(r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline")
+DELETES = opaque("the program may delete files", "program deletes")
+RUNS = Finding("the program runs others", "program runs")
+_COMPUTED_RUN = re.compile(r"(?i)\b(?:system|popen)\s*\(\s*(?![\"'\s])")
 
 
 def _quoted(word: str) -> str:
@@ -170,7 +156,7 @@ _FILES = words("open write_text write_bytes read_text read_bytes")
 _PATHS = ("expanduser", "Path", "str", "abspath", "realpath")
 
 
-def _inspect_python(source: str) -> Program:
+def _inspect_python(source: str) -> tuple[list[Finding], list[str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -178,12 +164,12 @@ def _inspect_python(source: str) -> Program:
             reader = _PythonReader(tree)
             reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _not_understood("python", source)
+        return [_not_understood("python")], []
     doubts = [
         Finding(f"the Python program uses {d}", f"python: {d}", opaque=d in _BUILTINS)
         for d in reader.doubts
     ]
-    return Program(tuple(doubts), (*reader.files, *(_shell_like(source) if doubts else ())))
+    return doubts, reader.files
 
 
 class _PythonReader(ast.NodeVisitor):

@@ -36,7 +36,9 @@ COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\
 ELSEWHERE = "elsewhere"
 """The kind of findings that ask in every mode, with what is never run here in plain sight."""
 _UNMISTAKABLE = pattern("unmistakable")
+_IN_CODE = pattern("floor-in-code")
 _DISGUISE = re.compile(r"['\"\\]")
+_MARKUP = re.compile(r"[\"'\[\](){},]|\\[nt]")
 _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
@@ -48,7 +50,9 @@ _STDIN_READERS = pattern("stdin-readers")
 
 def mentions_floor(text: str) -> bool:
     """Return whether a text contains one of the floor's unmistakable forms, run or not."""
-    return _UNMISTAKABLE.search(_DISGUISE.sub("", _SPACE.sub(" ", text))) is not None
+    bare = _SPACE.sub(" ", text)
+    plain = any(_UNMISTAKABLE.search(t) for t in (_DISGUISE.sub("", bare), _MARKUP.sub(" ", bare)))
+    return plain or _IN_CODE.search(text) is not None
 
 
 def floor_finding(reason: str, command: ShellCommand) -> Finding:

@@ -75,24 +75,15 @@ class Question(Struct, frozen=True, kw_only=True):
         policy, intent, left = CommandPolicy(self.settings, longest), self.intent, Carried()
         if max(len(intent.command) + len(self.typed), len(intent.code)) > longest:
             raise TooLong
+        command = f"python3 -c {shlex.quote(intent.code)}" if intent.code else intent.command
+        around = {"cwd": self.workdir, "grants": self.grants, "carried": self.carried}
         if self.exposed != ("/",) and not self.leaves:
-            program = f"python3 -c {shlex.quote(intent.code)}" if intent.code else ""
-            return policy.judge_losses(
-                intent.command or program,
-                self.exposed,
-                cwd=self.workdir,
-                grants=self.grants,
-                carried=self.carried,
-            )
+            return policy.judge_losses(command, self.exposed, **around)  # type: ignore[arg-type]
         verdicts: list[Verdict] = []
         if intent.process and self.program:
-            verdicts.append(
-                policy.judge_typed(self.program, self.typed, intent.command, cwd=self.cwd)
-            )
-        elif intent.command:
-            judgement = policy.examine(
-                intent.command, cwd=self.workdir, grants=self.grants, carried=self.carried
-            )
+            verdicts.append(policy.judge_typed(self.program, self.typed, command, cwd=self.cwd))
+        elif command:
+            judgement = policy.examine(command, **around)  # type: ignore[arg-type]
             left = judgement.left
             verdicts.append(judgement.verdict)
         verdicts += [
@@ -102,10 +93,6 @@ class Question(Struct, frozen=True, kw_only=True):
             policy.judge(f"cat {shlex.quote(path)}", cwd=self.cwd, grants=self.grants)
             for path in self.reads
         ]
-        if intent.code:
-            verdicts.append(
-                policy.judge_code("python", intent.code, cwd=self.cwd, grants=self.grants)
-            )
         order = (Gate.BLOCK, Gate.ASK, Gate.ALLOW)
         worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
         if self.leaves and self.settings.mode != "off" and worst.gate is not Gate.BLOCK:

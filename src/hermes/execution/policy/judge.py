@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import sys
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -25,7 +24,7 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import network, places, rules
-from hermes.execution.policy.code import language_of
+from hermes.execution.policy.code import DELETES, RUNS, language_of
 from hermes.execution.policy.command import (
     NOTHING,
     TABLES,
@@ -135,17 +134,13 @@ class CommandPolicy:
         """Decide about a script after others of its session."""
         if not script.strip():
             return Judgement(_ALLOW)
-        text, folded, odd = _clean(script)
+        text = _visible(script)
         ground = self._ground(cwd, carried)
+        findings, walks = _read(text[:MAX_LENGTH], ground, whole=len(text) <= MAX_LENGTH)
         if len(text) > MAX_LENGTH:
-            findings, walks = _read(text[:MAX_LENGTH], ground, whole=False)
             findings.append(TOO_COMPLICATED)
-        else:
-            findings, walks = _read(text, ground)
-            if folded != text:
-                findings += [f for f in _read(folded, ground)[0] if f.kind != UNREADABLE]
-            if odd:
-                findings.append(_ODD)
+        elif text != script:
+            findings.append(_ODD)
         findings = list(dict.fromkeys(findings))
         return Judgement(self._decide(text, findings, grants, walks), _left(walks))
 
@@ -181,7 +176,7 @@ class CommandPolicy:
 
         Code that nobody can see may lose anything there.
         """
-        text, _, _ = _clean(script[:MAX_LENGTH])
+        text = _visible(script[:MAX_LENGTH])
         ground = self._ground(cwd, carried)
         read, walks = _read(text, ground)
         findings = [structs.replace(f, opaque=False) for f in read if f.kind == UNREADABLE]
@@ -208,19 +203,6 @@ class CommandPolicy:
                     return _ALLOW
                 return Verdict(gate=Gate.ASK, reason=reason, pattern=pattern)
         return _ALLOW
-
-    def judge_code(
-        self, language: str, source: str, *, cwd: str | None = None, grants: Collection[str] = ()
-    ) -> Verdict:
-        """Decide about a whole program in `language`."""
-        if language in {"bash", "sh", "shell"}:
-            return self.judge(source, cwd=cwd, grants=grants)
-        if len(source) > MAX_LENGTH * 4:
-            return self._decide(source, [TOO_COMPLICATED], grants, [])
-        ground = self._ground(cwd)
-        found = Walk(ground)
-        found.program(language, source)
-        return self._decide(source, _judge_walk(found, ground), grants, [])
 
     def _ground(self, cwd: str | None, carried: Carried = NOTHING) -> Ground:
         settings = self._settings
@@ -295,13 +277,9 @@ class CommandPolicy:
         )
 
 
-def _clean(text: str) -> tuple[str, str, bool]:
-    """Return what is visible, the same with look-alikes made plain, and whether they differ."""
-    if text.isascii() and text.isprintable():
-        return text, text, False
-    visible = _INVISIBLE.sub("", _ANSI.sub("", text))
-    folded = visible if visible.isascii() else unicodedata.normalize("NFKC", visible)
-    return visible, folded.replace("\u00a0", " "), visible != text
+def _visible(text: str) -> str:
+    printable = text.isascii() and text.isprintable()
+    return text if printable else _INVISIBLE.sub("", _ANSI.sub("", text))
 
 
 def _real(path: str, cwd: str | None) -> str:
@@ -360,6 +338,7 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
+    yield from (structs.replace(f, opaque=False) for f in found.findings if f in {DELETES, RUNS})
     for command in found.commands:
         if not command.path.strip(f"{COMPUTED}{UNKNOWN}") and not command.args:
             yield opaque("what it runs is computed")

@@ -132,25 +132,15 @@ def assignments(command: ShellCommand) -> list[tuple[str, str]]:
 
 def shell_code(command: ShellCommand) -> NestedText | None:
     """Return the script that a shell is given with -c or on its input, if it is known."""
-    args, name = command.args, command.name
-    index = 0
-    while index < len(args):
-        arg = args[index]
-        if arg[:2] in {"-c", "+c"} or re.match(r"-[a-zA-Z]*c[a-zA-Z]*$", arg) or arg == "--command":
-            rest = [a for a in args[index + 1 :] if a != "--"]
-            while rest and re.match(r"[-+][a-zA-Z]+$", rest[0]):
-                rest.pop(0)
-            if name == "fish" and len(arg) > 2:
-                rest.insert(0, arg[2:])
-            return NestedText(rest[0], name) if rest else None
-        if re.match(r"[-+][a-zA-Z]*[oO]$", arg) or arg in {"--rcfile", "--init-file"}:
-            index += 1
-        elif not arg.startswith(("-", "+")) or arg == "-":
-            break
-        index += 1
-    reads_input = index >= len(args) or args[index] in STDIN_FILES or "s" in command.letters()
+    args = tuple("-" + a[1:] if a[:1] == "+" else a for a in command.args)
+    operand = command_start(args, "-o -O --rcfile --init-file", assigns=False)
+    for index, arg in enumerate(args[:operand]):
+        if re.match(r"-[a-zA-Z]*c[a-zA-Z]*$|--command$", arg):
+            code = [a for a in command.args[index + 1 :] if not re.match(r"[-+][a-zA-Z]+$|--$", a)]
+            return NestedText(code[0], command.name) if code else None
+    reads_input = operand is None or args[operand] in STDIN_FILES or "s" in command.letters()
     if reads_input and command.feed.text is not None:
-        return NestedText(command.feed.text, name)
+        return NestedText(command.feed.text, command.name)
     return None
 
 
@@ -245,41 +235,30 @@ def _builtin(command: ShellCommand) -> Iterator[Nested]:
 
 def _find(command: ShellCommand) -> Iterator[Nested]:
     for index, arg in enumerate(command.args):
-        if arg in {"-exec", "-execdir", "-ok", "-okdir"}:
-            argv: list[str] = []
-            for word in command.args[index + 1 :]:
-                if word in {";", "+"}:
-                    break
-                argv.append(word.replace("{}", COMPUTED))
-            yield NestedCommand(tuple(argv), "find")
-        elif arg in {"-x", "-X", "--exec", "--exec-batch"} and command.args[index + 1 :]:
-            yield NestedCommand((*command.args[index + 1 :], COMPUTED), "find")
+        if arg in {"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}:
+            rest = command.args[index + 1 :]
+            end = next((i for i, word in enumerate(rest) if word in {";", "+"}), len(rest))
+            argv = (*(word.replace("{}", COMPUTED) for word in rest[:end]), COMPUTED)
+            yield NestedCommand(argv if arg[1] in "xX-" else argv[:-1], "find")
 
 
 def _xargs(command: ShellCommand) -> Iterator[Nested]:
-    start = command_start(
-        command.args,
-        "-I -n -P -L -d -E -s -a --max-args --max-procs --delimiter --arg-file --replace "
-        "--max-lines --max-chars",
-    )
-    if start is None:
-        return
-    argv = command.args[start:]
-    marks = [v for v in command.values_of("-I", "--replace") if v] or ["{}"]
-    filled = argv
-    for mark in marks:
-        filled = tuple(a.replace(mark, COMPUTED) for a in filled)
-    yield NestedCommand((*filled, COMPUTED), "xargs")
-    if command.feed.text is not None:
-        yield NestedCommand((*argv, *command.feed.text.split()), "xargs")
-
-
-def _parallel(command: ShellCommand) -> Iterator[Nested]:
+    """Yield what is run for each item of a list: nobody knows what the items are."""
     args = command.args
     cut = next((i for i, a in enumerate(args) if a.startswith(":::")), len(args))
-    start = command_start(args[:cut], "-j -n -N -P -a -I --jobs --colsep -d -S", assigns=False)
-    for value in (COMPUTED, *args[cut + 1 :]):
-        yield NestedText(" ".join((*args[start:cut], value)), "parallel")
+    start = command_start(args[:cut], TABLES["words"]["xargs-values"], assigns=False)
+    if start is None:
+        if command.name == "parallel":
+            yield NestedText(COMPUTED, command.name)
+        return
+    marks = [*command.values_of("-I", "--replace"), "{}"]
+    filled = [*args[start:cut], COMPUTED]
+    for mark in filter(None, marks):
+        filled = [word.replace(mark, COMPUTED) for word in filled]
+    yield NestedCommand(tuple(filled), "xargs")
+    listed_here = (command.feed.text or "").split()
+    if listed_here or args[cut + 1 :]:
+        yield NestedCommand((*args[start:cut], *listed_here, *args[cut + 1 :]), "xargs")
 
 
 def _git(command: ShellCommand) -> Iterator[Nested]:
@@ -351,11 +330,10 @@ def _python(command: ShellCommand) -> Iterator[Nested]:
 _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
     **dict.fromkeys(("eval", "trap", "alias", "source", "."), _builtin),
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
-    **dict.fromkeys(("xargs", "gxargs"), _xargs),
+    **dict.fromkeys(("xargs", "gxargs", "parallel"), _xargs),
     **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _python),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     **dict.fromkeys(("kubectl", "oc", "mosh", "runuser", "gdb"), _after_dashes),
-    "parallel": _parallel,
     "git": _git,
 }

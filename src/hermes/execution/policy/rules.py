@@ -178,7 +178,7 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if command.computed:
         yield opaque("the name of the command is computed")
     elif not name.isascii():
-        yield Finding("the name of the command has letters that imitate others")
+        yield opaque("the name of the command has letters that imitate others")
     elif is_interpreter(name):
         depth = command.via.count("$(") + 1
         printers = {c.name for c in command.inner if c.via.count("$(") == depth and c.name != ":"}

@@ -40,7 +40,7 @@ from hermes.execution.policy.expansion import (
     UNKNOWN,
     Variables,
 )
-from hermes.execution.policy.floor import ELSEWHERE, FORK_BOMB, find_roots, mentions_floor
+from hermes.execution.policy.floor import ELSEWHERE, FORK_BOMB, find_roots, floor_finding, mentions_floor
 from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.nested import (
     SETTERS,
@@ -85,9 +85,8 @@ _SET_BY_BASH = (
 )
 _MAX_FILE = 65_536
 _ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
-_MARKUP = re.compile(r"[\"'\[\](){},]|\\[nt]")
-_IN_CODE = pattern("floor-in-code")
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
+RUNS_MADE = opaque("it runs a file that was just made", "made, run")
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
 
@@ -432,16 +431,14 @@ class Walk:
         """Note what a script writes, in case it runs that file later."""
         if command.name in _MAKES_NOTHING:
             return
-        text = printed(structs.replace(command, writes=())) if command.writes else None
         if command.writes or command.name == "tee":
             printers = (command, *command.feed.upstream)
             self._written += [" ".join((*c.args, c.feed.text or "")) for c in printers]
             self._floor_in_files = None
+        text = printed(structs.replace(command, writes=())) if command.writes else None
         made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
-        for path in made:
-            self.files[path] = text if path not in self.files else None
-        for folder in unpacks(command):
-            self.files[absolute(f"{folder}/*", command.cwd)] = None
+        self.files |= {path: text if path not in self.files else None for path in made}
+        self.files |= {absolute(f"{folder}/*", command.cwd): None for folder in unpacks(command)}
         if command.name in {"ln", "link"} or (
             command.name == "cp" and command.letters() & set("sl")
         ):
@@ -466,25 +463,19 @@ class Walk:
             return
         if changes_files(command) and self._wrote_floor():
             self.findings.append(WROTE_FLOOR)
-        shell = command.name in SHELLS or command.name in {"source", "."}
-        language = "shell" if shell else language_of(command.name)
         ran = [absolute(path, cwd) for path in runs(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in modules(command) for cwd in command.cwds]
         for clean in (*ran, *found):
-            if _is_made(clean, self.files):
-                text = self.files.get(clean)
-            elif _is_made(clean, carried):
-                text = _text_of(clean)
-            elif self._arrived and clean in ran and _not_yet(clean, command):
-                text = None
-            else:
+            made = _is_made(clean, self.files)
+            arrived = self._arrived and clean in ran and _not_yet(clean, command)
+            if not (made or arrived or _is_made(clean, carried)):
                 continue
+            text = self.files.get(clean) if made or arrived else _text_of(clean)
             edits = command.name in {"sed", "gsed"}
             if text is None or (edits and not sed_harmless(text)):
-                self.findings.append(opaque("it runs a file that was just made", "made, run"))
+                self.findings.append(RUNS_MADE)
             elif not edits:
-                other = language or ("" if text.startswith("#!") else "shell")
-                yield NestedText(text, command.name, other or _shebang(text))
+                yield NestedText(text, command.name, _language(command.name, text))
 
     def _wrote_floor(self) -> bool:
         """Return whether a file that this session has written mentions what is never run."""
@@ -494,9 +485,7 @@ class Walk:
                 if sum(map(len, texts)) > 2 * _MAX_FILE:
                     break
                 texts.append("" if "*" in path else _text_of(path) or "")
-            self._floor_in_files = any(
-                mentions_floor(_MARKUP.sub(" ", t)) or _IN_CODE.search(t) for t in texts
-            )
+            self._floor_in_files = any(map(mentions_floor, texts))
         return self._floor_in_files
 
     # --- what a command runs in turn ---
@@ -521,10 +510,12 @@ class Walk:
     def program(self, language: str, text: str, command: ShellCommand | None = None) -> None:
         if len(text) > self.ground.longest:
             raise TooLong
-        known = inspect(language, text)
-        self.findings.extend(known.doubts)
+        doubts, files = inspect(language, text)
+        self.findings.extend(doubts)
         base = command or self._command(language)
-        for script in known.scripts:
+        if doubts and mentions_floor(text):
+            self.findings.append(floor_finding("the program does what is never run", base))
+        for script in files:
             self._text(base, NestedText(script, language, lenient=True))
 
     def _text(self, command: ShellCommand, inner: NestedText) -> None:
@@ -580,9 +571,13 @@ def _text_of(path: str) -> str | None:
     return None if len(data) > _MAX_FILE or b"\0" in data else data.decode(errors="replace")
 
 
-def _shebang(text: str) -> str:
-    name = base_name(text.partition("\n")[0].removeprefix("#!").replace("env ", "/").strip())
-    return "shell" if name.split(" ")[0] in SHELLS else language_of(name.split(" ")[0]) or "other"
+def _language(runner: str, text: str) -> str:
+    """Return the language of a file by the program that runs it, or by its first line."""
+    first = text.partition("\n")[0]
+    if runner in SHELLS or runner in {"source", "."} or first[:2] != "#!":
+        return language_of(runner) or "shell"
+    name = base_name(first[2:].replace("env ", "/").strip()).split(" ")[0]
+    return "shell" if name in SHELLS else language_of(name) or "other"
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
