@@ -1,13 +1,21 @@
 """Programs for the execute_code tool are judged by what they call."""
 
+import shlex
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.command_corpus import strict_policy
 from hermes.domain.approvals import Gate, Verdict
+from hermes.execution.policy.judge import CommandPolicy
 
 POLICY = strict_policy()
+
+
+def judge(source: str, policy: CommandPolicy = POLICY) -> Verdict:
+    """Judge a program the way a call of execute_code is judged."""
+    return policy.judge(f"python3 -c {shlex.quote(source)}")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +34,7 @@ POLICY = strict_policy()
     ],
 )
 def test_ordinary_programs_are_allowed(source: str) -> None:
-    assert POLICY.judge_code("python", source).gate == Gate.ALLOW
+    assert judge(source).gate == Gate.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -57,7 +65,7 @@ def test_ordinary_programs_are_allowed(source: str) -> None:
     ],
 )
 def test_programs_that_reach_further_ask(source: str) -> None:
-    verdict = POLICY.judge_code("python", source)
+    verdict = judge(source)
     assert verdict.gate == Gate.ASK
     assert verdict.pattern
 
@@ -75,20 +83,10 @@ def test_programs_that_reach_further_ask(source: str) -> None:
     ],
 )
 def test_the_floor_holds_for_programs_in_every_mode(source: str) -> None:
-    assert strict_policy(mode="off").judge_code("python", source).gate == Gate.BLOCK
-
-
-def test_shell_programs_are_judged_as_scripts() -> None:
-    assert POLICY.judge_code("bash", "ls\nrm -rf /").gate == Gate.BLOCK
-    assert POLICY.judge_code("bash", "ls").gate == Gate.ALLOW
-
-
-def test_other_languages_are_judged_by_what_they_mention() -> None:
-    assert POLICY.judge_code("node", "console.log(1)").gate == Gate.ALLOW
-    assert POLICY.judge_code("node", "require('child_process').exec('ls')").gate == Gate.ASK
+    assert judge(source, strict_policy(mode="off")).gate == Gate.BLOCK
 
 
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_arbitrary_programs_get_a_verdict(source: str) -> None:
-    assert isinstance(POLICY.judge_code("python", source), Verdict)
+    assert isinstance(judge(source), Verdict)

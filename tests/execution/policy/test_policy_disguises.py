@@ -19,7 +19,7 @@ DANGEROUS = [
     c
     for c in CORPUS
     if not re.search(r"\$[@*0-9]", c)
-    and POLICY.judge(c).reason != "It cannot be read as a shell script"
+    and "cannot be read as a shell script" not in POLICY.judge(c).reason
 ]
 FLOOR = [s.command for s in read_corpus("floor")]
 

@@ -26,7 +26,6 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import COMPUTED, is_unknown
 
-
 _INTERPRETERS = TABLES["interpreters"]
 
 
@@ -77,7 +76,11 @@ def inspect(language: str, text: str) -> tuple[list[Finding], list[str]]:
     elif not _is_harmless(language, text):
         doubts = [_not_understood(language)]
     if doubts:
-        known = ((_DELETES, DELETES), (_RUNS, RUNS), (_COMPUTED_RUN, opaque("what it runs is computed")))
+        known = (
+            (_DELETES, DELETES),
+            (_RUNS, RUNS),
+            (_COMPUTED_RUN, opaque("what it runs is computed")),
+        )
         doubts += [finding for pattern, finding in known if pattern.search(text)]
     return doubts, files
 
@@ -135,7 +138,9 @@ _LOOKED_UP = re.compile(r"`|\[\s*['\"]|require\s*\((?!\s*['\"]\.)")
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
 )
-_RUNS = re.compile(r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline")
+_RUNS = re.compile(
+    r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline"
+)
 DELETES = opaque("the program may delete files", "program deletes")
 RUNS = Finding("the program runs others", "program runs")
 _COMPUTED_RUN = re.compile(r"(?i)\b(?:system|popen)\s*\(\s*(?![\"'\s])")
@@ -153,6 +158,10 @@ _BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
 _METHODS = listed("methods")
 _FILES = words("open write_text write_bytes read_text read_bytes")
+_LIKE = {"rmtree": "rm -r ", "remove": "rm ", "unlink": "rm "} | dict.fromkeys(
+    words("system popen run call Popen check_call check_output getoutput"), ""
+)
+"""What a function is in a shell, if its arguments are written out."""
 _PATHS = ("expanduser", "Path", "str", "abspath", "realpath")
 
 
@@ -231,6 +240,12 @@ class _PythonReader(ast.NodeVisitor):
             if text is None and not reads and not self._local(path):
                 self.doubts.append(f"{last} with a path that is computed")
             self.files.append(f"{'cat' if reads else 'tee'} {_quoted(text or 'file')}")
+        elif last in _LIKE and node.args:
+            first = node.args[0]
+            given = [*map(self._text, first.elts if isinstance(first, ast.List) else [first])]
+            if None not in given:
+                shown = given if _LIKE[last] == "" and len(given) == 1 else map(_quoted, given)
+                self.files.append(_LIKE[last] + " ".join(shown))
         elif name.startswith("shutil.copy"):
             self.files.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
         self.generic_visit(node)

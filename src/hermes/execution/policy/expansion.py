@@ -114,17 +114,17 @@ class Variables:
         ]
 
     def _split(self, parts: tuple[Part, ...]) -> list[str]:
-        fields = [""]
-        for part, value in zip(parts, self._values(parts), strict=True):
+        fields, values = [""], self._values(parts)
+        if sum(map(len, values)) > _MAX_LENGTH:
+            self.doubts.append("its words grow too long to be read")
+            return [COMPUTED]
+        for part, value in zip(parts, values, strict=True):
             splits = isinstance(part, Param | Subst) and not part.quoted
             # A script that sets IFS splits words where it likes.
             computed = splits and self.values.get("IFS") == COMPUTED
             first, *more = _SPACE.split(value) if splits and not computed else [value]
             fields[-1] += COMPUTED if computed else first
             fields += more
-        if sum(map(len, fields)) > _MAX_LENGTH:
-            self.doubts.append("its words grow too long to be read")
-            return [COMPUTED]
         keeps_empty = any(not isinstance(p, Arith) and p.quoted for p in parts)
         return [f for f in fields if f or keeps_empty]
 

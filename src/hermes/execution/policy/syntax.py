@@ -23,7 +23,7 @@ class Param(Struct, frozen=True):
     name: str
     quoted: bool = False
     op: str = ""
-    """The operator: `:-`, `%`, `/`, …, `[` for an element, `!` for indirection, `length`, or nothing."""
+    """`:-`, `%`, `/`, …, `[` for an element, `!` for indirection, `length`, or nothing."""
     arg: "Word | None" = None
     bare: bool = False
     """Whether it is written without braces, so that letters behind it lengthen its name."""

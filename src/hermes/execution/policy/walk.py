@@ -31,7 +31,6 @@ from hermes.execution.policy.command import (
     listed,
     may_match,
     opaque,
-    pattern,
     unreadable,
 )
 from hermes.execution.policy.expansion import (
@@ -40,7 +39,13 @@ from hermes.execution.policy.expansion import (
     UNKNOWN,
     Variables,
 )
-from hermes.execution.policy.floor import ELSEWHERE, FORK_BOMB, find_roots, floor_finding, mentions_floor
+from hermes.execution.policy.floor import (
+    ELSEWHERE,
+    FORK_BOMB,
+    find_roots,
+    floor_finding,
+    mentions_floor,
+)
 from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.nested import (
     SETTERS,
