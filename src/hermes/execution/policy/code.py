@@ -24,7 +24,8 @@ from hermes.execution.policy.command import (
     opaque,
     words,
 )
-from hermes.execution.policy.expansion import COMPUTED, is_unknown
+from hermes.execution.policy.expansion import is_unknown
+from hermes.execution.policy.syntax import COMPUTED
 
 _INTERPRETERS = TABLES["interpreters"]
 
@@ -66,23 +67,19 @@ def programs(command: ShellCommand) -> Iterator[str]:
 
 
 def inspect(language: str, text: str) -> tuple[list[Finding], list[str]]:
-    """Return what in a program is not known to be harmless, and which files it uses, as commands."""
-    doubts: list[Finding] = []
-    files: list[str] = []
+    """Return what in a program is not known to be harmless, and the commands that it is like."""
     if is_unknown(text):
-        doubts = [opaque(f"the {language} program is computed")]
-    elif language == "python":
-        doubts, files = _inspect_python(text)
+        return [opaque(f"the {language} program is computed"), RUNS], []
+    doubts: list[Finding] = []
+    commands: list[str] = []
+    if language == "python":
+        doubts, commands = _inspect_python(text)
     elif not _is_harmless(language, text):
-        doubts = [_not_understood(language)]
+        doubts = [_not_understood(language), *([RUNS] if _RUNS.search(text) else [])]
     if doubts:
-        known = (
-            (_DELETES, DELETES),
-            (_RUNS, RUNS),
-            (_COMPUTED_RUN, opaque("what it runs is computed")),
-        )
-        doubts += [finding for pattern, finding in known if pattern.search(text)]
-    return doubts, files
+        doubts += [DELETES] if _DELETES.search(text) else []
+        doubts += [COMPUTED_RUN] if _COMPUTED_RUN.search(text) else []
+    return doubts, commands
 
 
 def _is_harmless(language: str, text: str) -> bool:
@@ -143,6 +140,7 @@ _RUNS = re.compile(
 )
 DELETES = opaque("the program may delete files", "program deletes")
 RUNS = Finding("the program runs others", "program runs")
+COMPUTED_RUN = opaque("what the program runs is computed")
 _COMPUTED_RUN = re.compile(r"(?i)\b(?:system|popen)\s*\(\s*(?![\"'\s])")
 
 
@@ -178,14 +176,16 @@ def _inspect_python(source: str) -> tuple[list[Finding], list[str]]:
         Finding(f"the Python program uses {d}", f"python: {d}", opaque=d in _BUILTINS)
         for d in reader.doubts
     ]
-    return doubts, reader.files
+    return doubts + ([RUNS] if reader.hides else []), reader.commands
 
 
 class _PythonReader(ast.NodeVisitor):
     def __init__(self, tree: ast.Module) -> None:
         self.doubts: list[str] = []
-        self.files: list[str] = []
-        """What it reads and writes, as shell commands: judged even if all else is harmless."""
+        self.commands: list[str] = []
+        """What it reads, writes, deletes and runs, as in a shell: judged like any command."""
+        self.hides = False
+        """Whether what it runs is not written out."""
         self._names: dict[str, str] = {}
         self._constants: dict[str, str] = {}
         nodes = list(ast.walk(tree))
@@ -214,6 +214,7 @@ class _PythonReader(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if node.id in _BUILTINS:
             self.doubts.append(node.id)
+            self.hides = True
         elif self._names.get(node.id) in _PARTS:
             self.doubts.append(f"{node.id} under another name")
 
@@ -239,15 +240,22 @@ class _PythonReader(ast.NodeVisitor):
             text = self._text(path)
             if text is None and not reads and not self._local(path):
                 self.doubts.append(f"{last} with a path that is computed")
-            self.files.append(f"{'cat' if reads else 'tee'} {_quoted(text or 'file')}")
+            self.commands.append(f"{'cat' if reads else 'tee'} {_quoted(text or 'file')}")
         elif last in _LIKE and node.args:
             first = node.args[0]
-            given = [*map(self._text, first.elts if isinstance(first, ast.List) else [first])]
-            if None not in given:
-                shown = given if _LIKE[last] == "" and len(given) == 1 else map(_quoted, given)
-                self.files.append(_LIKE[last] + " ".join(shown))
+            given = first.elts if isinstance(first, ast.List) else [first]
+            texts = [text for text in map(self._text, given) if text is not None]
+            if len(texts) < len(given):
+                self.hides = self.hides or not _LIKE[last]
+            else:
+                shown = texts if not _LIKE[last] and len(texts) == 1 else map(_quoted, texts)
+                self.commands.append(
+                    _LIKE[last] + " ".join(texts if whole else map(_quoted, texts))
+                )
+        elif last.startswith(("exec", "spawn", "posix_spawn")):
+            self.hides = True
         elif name.startswith("shutil.copy"):
-            self.files.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
+            self.commands.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
         self.generic_visit(node)
 
     def _local(self, path: ast.expr | None) -> bool:

@@ -152,6 +152,9 @@ class Variables:
             for inner in part.parts:
                 self.arithmetic(self._value(inner), written=isinstance(inner, Lit))
             return NUMBER
+        return self._parameter(part)
+
+    def _parameter(self, part: Param) -> str:
         argument = self.text(part.arg)
         if part.op == "[" and argument not in {"@", "*"}:
             self.arithmetic(argument)

@@ -44,7 +44,7 @@ from hermes.execution.policy.command import (
     unreadable,
     words,
 )
-from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
+from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import (
     COMPACT_BOMB,
     ELSEWHERE,
@@ -56,6 +56,7 @@ from hermes.execution.policy.grammar import read_scripts
 from hermes.execution.policy.nested import SHELLS
 from hermes.execution.policy.places import PlaceKind, place_of
 from hermes.execution.policy.rules import COMMANDS
+from hermes.execution.policy.syntax import COMPUTED
 from hermes.execution.policy.walk import Walk, walk
 
 MAX_LENGTH = 32_768

@@ -22,7 +22,8 @@ from hermes.execution.policy.command import (
     listed,
     patterns,
 )
-from hermes.execution.policy.expansion import COMPUTED, is_unknown
+from hermes.execution.policy.expansion import is_unknown
+from hermes.execution.policy.syntax import COMPUTED
 
 SHELLS = listed("shells")
 SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})

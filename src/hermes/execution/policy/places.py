@@ -23,7 +23,8 @@ from hermes.execution.policy.command import (
     readings,
     real_path,
 )
-from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
+from hermes.execution.policy.expansion import UNKNOWN, is_unknown
+from hermes.execution.policy.syntax import COMPUTED
 
 
 class PlaceKind(StrEnum):

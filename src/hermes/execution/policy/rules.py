@@ -47,10 +47,11 @@ from hermes.execution.policy.command import (
     readings,
     words,
 )
-from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
+from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
 from hermes.execution.policy.nested import SHELLS, assignments, runs, shell_code
 from hermes.execution.policy.network import NETWORK, reads_secret
+from hermes.execution.policy.syntax import COMPUTED
 
 
 class _Rule(Struct, frozen=True):

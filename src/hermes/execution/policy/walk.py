@@ -33,12 +33,7 @@ from hermes.execution.policy.command import (
     opaque,
     unreadable,
 )
-from hermes.execution.policy.expansion import (
-    COMPUTED,
-    NUMBER,
-    UNKNOWN,
-    Variables,
-)
+from hermes.execution.policy.expansion import NUMBER, UNKNOWN, Variables
 from hermes.execution.policy.floor import (
     ELSEWHERE,
     FORK_BOMB,
@@ -61,6 +56,7 @@ from hermes.execution.policy.nested import (
 from hermes.execution.policy.network import READS_SECRET, is_store
 from hermes.execution.policy.places import changes_files, join, written_paths
 from hermes.execution.policy.rules import changes_programs, sed_harmless
+from hermes.execution.policy.syntax import COMPUTED
 
 COMPUTED_NAME = opaque("the name of the command is computed")
 MAX_COMMANDS = 400
