@@ -248,10 +248,8 @@ class _PythonReader(ast.NodeVisitor):
             if len(texts) < len(given):
                 self.hides = self.hides or not _LIKE[last]
             else:
-                shown = texts if not _LIKE[last] and len(texts) == 1 else map(_quoted, texts)
-                self.commands.append(
-                    _LIKE[last] + " ".join(texts if whole else map(_quoted, texts))
-                )
+                plain = texts if not _LIKE[last] and len(texts) == 1 else map(_quoted, texts)
+                self.commands.append(_LIKE[last] + " ".join(plain))
         elif last.startswith(("exec", "spawn", "posix_spawn")):
             self.hides = True
         elif name.startswith("shutil.copy"):
