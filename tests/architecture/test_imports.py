@@ -65,8 +65,18 @@ atexit.register(lambda: Path(os.environ["LOADED"]).write_text("\\n".join(sys.mod
 from hermes.cli.main import main
 main()
 """
-OF_EVERY_TURN = {"anyio", "click", "h11", "httpcore2", "msgspec", "sniffio", "truststore", "yaml"}
-OF_THE_GATEWAY = {"cronsim", "httptools", "httpx2", "idna", "uvicorn", "wsproto"}
+OF_EVERY_TURN = {"click", "httptools", "msgspec", "truststore", "yaml"}
+OF_THE_GATEWAY = {
+    "anyio",
+    "cronsim",
+    "h11",
+    "httpcore2",
+    "httpx2",
+    "idna",
+    "sniffio",
+    "uvicorn",
+    "wsproto",
+}
 
 
 async def test_no_library_of_a_tool_is_loaded_until_the_tool_is_used(tmp_path: Path) -> None:

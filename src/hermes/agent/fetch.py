@@ -11,13 +11,14 @@ import re
 import socket
 from collections.abc import Callable
 from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
 from hermes.domain.errors import HermesError, ToolRefused, UsageError
-from hermes.domain.settings.agent import Security
+from hermes.domain.settings.agent import Security, WebsiteBlocklist
 from hermes.domain.tools import WebAnswer, WebRequest, tells_secret
 
 if TYPE_CHECKING:
@@ -59,6 +60,22 @@ def is_not_of_the_host(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None)
     return not (mapped or found).is_link_local and str(mapped or found) not in _METADATA
+
+
+def blocked(blocklist: WebsiteBlocklist, host: str) -> bool:
+    """Tell whether a host is on the list; an unreadable file blocks everything."""
+    if not blocklist.enabled:
+        return False
+    domains = list(blocklist.domains)
+    for name in blocklist.shared_files:
+        try:
+            lines = Path(name).expanduser().read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return True
+        domains += [line.partition("#")[0] for line in lines]
+    wanted = {each.strip().lower().removeprefix("*.").strip(".") for each in domains} - {""}
+    labels = host.lower().rstrip(".").split(".")
+    return any(".".join(labels[number:]) in wanted for number in range(len(labels)))
 
 
 class PageFetcher:
@@ -173,7 +190,7 @@ class PageFetcher:
     async def _resolve(self, host: str, port: int, *, by_operator: bool) -> str:
         """Return the address to connect to; every address of the name must be allowed."""
         security = self._security()
-        if not by_operator and await asyncio.to_thread(security.website_blocklist.names, host):
+        if not by_operator and await asyncio.to_thread(blocked, security.website_blocklist, host):
             raise UsageError(
                 f"{host} is on the list of blocked sites (security.website_blocklist)."
             )

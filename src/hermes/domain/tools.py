@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import Content, ImagePart, ToolCall, ToolOutcome
-from hermes.domain.ports.browser import BrowserPage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import SearchHit
@@ -183,6 +182,38 @@ class WebAnswer(Struct, frozen=True, kw_only=True):
 
 async def _nothing_hidden(_context: "ToolContext", _paths: Sequence[str]) -> frozenset[str]:
     return frozenset()
+
+
+class BrowserPage(Protocol):
+    """The page that a session has open in its browser."""
+
+    async def navigate(self, url: str) -> str:
+        """Go to an address; return where that led, with what is on the page."""
+
+    async def back(self) -> str: ...
+
+    async def snapshot(self, *, full: bool = False) -> str:
+        """Return the page as people with a screen reader have it; `@e3` are things to act on."""
+
+    async def click(self, ref: str) -> str: ...
+
+    async def type(self, ref: str, text: str) -> str:
+        """Replace what is in a field."""
+
+    async def press(self, key: str) -> str: ...
+
+    async def scroll(self, direction: str) -> str: ...
+
+    async def images(self) -> str:
+        """List the pictures of the page."""
+
+    async def screenshot(self) -> bytes: ...
+
+    async def console(self, expression: str | None, *, clear: bool = False) -> str:
+        """Return what the page said to the console, or evaluate an expression."""
+
+    async def dialog(self, action: str, text: str) -> str:
+        """Answer the dialog that is open."""
 
 
 class ToolCapabilities(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fakes.toolbox import Toolbox, local_environment
 from fakes.web import web
-from hermes.agent.fetch import PageFetcher, is_not_of_the_host
+from hermes.agent.fetch import PageFetcher, blocked, is_not_of_the_host
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.web.pages import decoded
 from hermes.domain.messages import ToolOutcome
@@ -113,9 +113,9 @@ async def test_blocked_sites_are_not_reached_also_by_a_redirect(tmp_path: Path) 
         enabled=True, domains=("*.evil.example",), shared_files=(str(tmp_path / "list.txt"),)
     )
     for host in ("evil.example", "a.b.evil.example", "bad.example", "sub.BAD.example."):
-        assert blocklist.names(host)
-    assert not blocklist.names("notevil.example")
-    assert replace(blocklist, shared_files=("/nowhere",)).names("good.example")
+        assert blocked(blocklist, host)
+    assert not blocked(blocklist, "notevil.example")
+    assert blocked(replace(blocklist, shared_files=("/nowhere",)), "good.example")
     settings = Settings(security=Security(website_blocklist=blocklist))
     async with web() as site, box(tmp_path, settings) as tools:
         text = await tools.text("web_extract", urls=[f"{site.url}/article"])

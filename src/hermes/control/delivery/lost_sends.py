@@ -22,7 +22,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from hermes.control.delivery.place import Line, Place, Slot
+from hermes.control.delivery.place import Line, ReplyPlace, Slot
 from hermes.control.delivery.rate_limit import Urgency
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import OutboxKind, OutboxState
@@ -45,7 +45,7 @@ MAX_SUSPECTS = 500
 
 
 class LostSends:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ReplyPlace) -> None:
         self._place = place
 
     def placeholder(self, known: Slot) -> Outgoing:

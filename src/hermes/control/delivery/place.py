@@ -109,7 +109,7 @@ class Slot:
         return self.entry.state is OutboxState.SENDING and self.entry.native_id is None
 
 
-class Place:
+class ReplyPlace:
     """Where the pieces of one reply go."""
 
     def __init__(self, outbox: OutboxStore, connections: Connections, target: Target) -> None:

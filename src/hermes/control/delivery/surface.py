@@ -26,7 +26,7 @@ from hermes.control.delivery.place import (
     Call,
     Connections,
     Line,
-    Place,
+    ReplyPlace,
     Slot,
 )
 from hermes.control.delivery.rate_limit import Urgency
@@ -71,7 +71,7 @@ class TurnSurface:
     def __init__(
         self, outbox: OutboxStore, connections: Connections, target: Target, origin: ReplyOrigin
     ) -> None:
-        self._place = Place(outbox, connections, target)
+        self._place = ReplyPlace(outbox, connections, target)
         self._lost = LostSends(self._place)
         self._origin = origin
         self._slots: dict[str, Slot] = {}

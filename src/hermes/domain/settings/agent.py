@@ -1,6 +1,5 @@
 """Agent settings: the loop, its context and its memory."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -90,21 +89,6 @@ class WebsiteBlocklist(Section, frozen=True, kw_only=True):
     """Domains, with everything below them."""
     shared_files: tuple[str, ...] = ()
     """Files with one domain a line; `#` begins a remark."""
-
-    def names(self, host: str) -> bool:
-        """Tell whether `host` is on the list; an unreadable file blocks everything."""
-        if not self.enabled:
-            return False
-        domains = list(self.domains)
-        for name in self.shared_files:
-            try:
-                lines = Path(name).expanduser().read_text("utf-8", "replace").splitlines()
-            except OSError:
-                return True
-            domains += [line.partition("#")[0] for line in lines]
-        wanted = {d.strip().lower().removeprefix("*.").strip(".") for d in domains} - {""}
-        labels = host.lower().rstrip(".").split(".")
-        return any(".".join(labels[n:]) in wanted for n in range(len(labels)))
 
 
 class Security(Section, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from hermes.domain.wording import one_line
 from hermes.entry.chat.discord.manifest import PLATFORM
 from hermes.entry.chat.discord.settings import DiscordRules
 from hermes.entry.chat.kit.history import number
-from hermes.entry.chat.kit.intake import Heard, Utterance, file_kind, judge, read_addressing
+from hermes.entry.chat.kit.intake import Heard, SaidBefore, file_kind, judge, read_addressing
 
 PRIVATE = 1
 _SPOKEN = frozenset({0, 19})  # plain messages and replies
@@ -219,10 +219,10 @@ def _text(message: PostWire, said: str) -> str:
     return "\n".join(part for part in (text, *stickers, *forwarded) if part)
 
 
-def utterance(message: PostWire, bot: DiscordBot) -> Utterance:
+def utterance(message: PostWire, bot: DiscordBot) -> SaidBefore:
     author, text = message.author, _text(message, message.content)
     to_us = any(user.id == bot.id for user in message.mentions)
-    return Utterance(author.global_name or author.username, text, author.id == bot.id, to_us)
+    return SaidBefore(author.global_name or author.username, text, author.id == bot.id, to_us)
 
 
 def _file(message: PostWire, file: Mapping[str, Any]) -> Attachment:

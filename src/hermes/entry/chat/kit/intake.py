@@ -295,7 +295,7 @@ def spoken(who: str, text: str) -> str:
     return f"{who}: {text[:_OBSERVED_LENGTH]}"
 
 
-class Utterance(Struct, frozen=True):
+class SaidBefore(Struct, frozen=True):
     """A message of a history, as far as it is told to the model."""
 
     who: str
@@ -304,7 +304,7 @@ class Utterance(Struct, frozen=True):
     to_us: bool
 
 
-def surroundings(history: Iterable[Utterance]) -> list[str]:
+def surroundings(history: Iterable[SaidBefore]) -> list[str]:
     """Return what others said after our last word; what was said to us has its own answer."""
     told = list[str]()
     for each in history:

@@ -214,11 +214,11 @@ def _said(blocks: Any) -> Iterator[str]:
             yield "\n" if kind.startswith("rich_text_") else ""
 
 
-def utterance(message: Any, us: Workspace, names: Mapping[str, str]) -> intake.Utterance:
+def utterance(message: Any, us: Workspace, names: Mapping[str, str]) -> intake.SaidBefore:
     user, bot, said = texts_in(message, "user", "bot_id", "text")
     text, mentions = _readable(said, us)
     own = us.user_id == user or us.bot_id == bot
-    return intake.Utterance(names.get(user) or user or bot, text, own, bool(mentions))
+    return intake.SaidBefore(names.get(user) or user or bot, text, own, bool(mentions))
 
 
 def _files(event: Any, team_id: str) -> Iterator[Attachment]:
