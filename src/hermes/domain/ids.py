@@ -15,6 +15,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(12)}"
 
 
+def new_turn_id() -> str:
+    """Return `turn_<16 hex>`: each message carries one."""
+    return f"turn_{secrets.token_hex(8)}"
+
+
 def new_call_id() -> str:
     """Return an id for a tool call whose provider sent none, or sent one twice."""
     return new_id("call")

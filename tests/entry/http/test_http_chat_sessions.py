@@ -20,6 +20,7 @@ from fakes.http_chat import (
 )
 from fakes.http_door import KEY, HttpDoor
 from hermes.control.runs.runs import Runs
+from hermes.domain.messages import UserMessage, content_text
 from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.settings import Settings
@@ -388,9 +389,9 @@ async def test_two_hundred_turns_of_a_web_chat_are_stored_once(tmp_path: Path) -
     def prose(number: int, length: int) -> str:
         return f"mark{number:03} " + " ".join(f"word{number * at % 997}" for at in range(length))
 
-    asked = [prose(at, 50) for at in range(200)]
-    answers = [prose(at + 500, 90) for at in range(200)]
-    async with door_with(tmp_path, *map(say, answers)) as (door, _):
+    asked = [prose(at, 13) for at in range(200)]
+    answers = [prose(at + 500, 21) for at in range(200)]
+    async with door_with(tmp_path, *map(say, answers), say("Another way.")) as (door, _):
         empty = (await door.ledger.stats()).bytes
         talk: list[Any] = []
         sessions = set()
@@ -403,3 +404,13 @@ async def test_two_hundred_turns_of_a_web_chat_are_stored_once(tmp_path: Path) -
         assert grown < 3 * sum(map(len, asked + answers))
         [hit] = await door.ledger.search(SearchQuery(text="mark042"))
         assert {hit.session_id} == sessions
+        assert (await door.ledger.stats()).turns == 200
+        again = await ask(door.client, *talk[:100], "And now?")
+        [main] = sessions
+        branch = await door.ledger.session(session_of(again))
+        assert branch is not None
+        assert branch.parent_id == main, "what was said long ago can still be taken up"
+        told = [each.message for each in await door.ledger.history(branch.id)]
+        assert len(told) == 102
+        assert isinstance(told[-2], UserMessage)
+        assert content_text(told[-2].content) == "And now?"

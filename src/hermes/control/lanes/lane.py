@@ -21,7 +21,7 @@ from hermes.control.lanes.batches import (
 )
 from hermes.domain.errors import HermesError, SessionBusy
 from hermes.domain.events import TurnFinished, TurnJob, TurnStream
-from hermes.domain.ids import new_id
+from hermes.domain.ids import new_turn_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
 from hermes.domain.profile import AgentProfile, use_profile
@@ -188,7 +188,7 @@ class Lane:
         door = self._gateway.doors.of(batch[0].message.platform)
         batch = [replace(entry, message=await door.fetched(entry.message)) for entry in batch]
         new = NewTurn(
-            id=new_id("turn"),
+            id=new_turn_id(),
             session_id=self.session_id,
             owner=self._gateway.owner,
             inputs=batch_inputs(batch),

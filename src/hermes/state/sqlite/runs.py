@@ -4,8 +4,15 @@ A run is opened in one transaction: its session, the admission of its message an
 row. A run that goes on from another one claims the end of it. The first to come goes on
 in the session, provided that nothing has been said there since and nothing is under way;
 everybody else gets a branch with the history as that run left it.
+
+A web chat sends everything with each request, and hardly anybody asks for an earlier request
+of it any more. So an ordinary one that another continues is folded into its session with its
+turn: what was said is in the history, and its id and the place where it ended are kept with
+the last message of the answer (`messages.run`, `messages.ends`), from which it can be told.
 """
 
+import hashlib
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from sqlite3 import Connection, Row
 from typing import Any
@@ -21,8 +28,10 @@ from hermes.domain.runs import (
     NewRun,
     OpenedRun,
     Run,
+    RunKind,
     RunOutcome,
     RunQuery,
+    RunState,
 )
 from hermes.domain.session import Lineage
 from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of, sql
@@ -55,11 +64,20 @@ class RunPart(LedgerPart):
         return await self._write(RunOpening(new))
 
     async def run(self, run_id: str) -> Run | None:
-        return await self._get(read_run, "runs.get", (run_id,))
+        return await self._quick(lambda db: _find(db, run_id))
 
     async def runs(self, query: RunQuery) -> list[Run]:
-        values = columns(query) | {"limit": -1 if query.limit is None else query.limit}
-        return await self._list(read_run, _listing(query), values)
+        last = -1 if query.limit is None else query.limit + query.offset
+        values = columns(query) | {"limit": last, "offset": 0}
+
+        def work(db: Connection) -> list[Run]:
+            found = [read_run(row) for row in many(db, _listing(query), values)]
+            if not _only_open(query):
+                found += map(_folded_run, many(db, "runs.ends_matching", values))
+                found.sort(key=lambda run: -run.created_at)
+            return found[query.offset :][: query.limit]
+
+        return await self._read(work)
 
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         return await self._get(read_run, "runs.under", (key_id, idempotency_key))
@@ -70,7 +88,14 @@ class RunPart(LedgerPart):
         return await self._list(read_run, "runs.retried", values)
 
     async def runs_after(self, key_id: str, agent_id: str, digest: str) -> list[Run]:
-        return await self._list(read_run, "runs.after", (key_id, agent_id, digest, SAME_QUESTION))
+        asked = (key_id, agent_id, digest)
+
+        def work(db: Connection) -> list[Run]:
+            whole = map(read_run, many(db, "runs.after", (*asked, SAME_QUESTION)))
+            ends = many(db, "runs.ends", (_ends(*asked), SAME_QUESTION))
+            return [*whole, *map(_folded_run, ends)]
+
+        return await self._read(work)
 
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
         texts = [dump(event) for event in events]
@@ -225,10 +250,7 @@ class RunOpening:
     def _go_on(self, db: Connection, run_id: str) -> tuple[str, bool]:
         row = one(db, "runs.get", (run_id,))
         if row is None:
-            raise NotFound(
-                f"There is no run `{run_id}`.",
-                hint="It may have been deleted, or forgotten with time.",
-            )
+            return self._go_on_in_chat(db, run_id)
         earlier = read_run(row)
         if earlier.outcome is None:
             raise Conflict(
@@ -237,31 +259,111 @@ class RunOpening:
             )
         check_session(db, earlier.session_id)
         if one(db, "runs.is_free", (run_id,)):
+            if _is_ordinary(earlier):
+                _fold(db, earlier, row)
             return earlier.session_id, False
-        self._branch(db, earlier, row["through_id"])
+        assert earlier.through_seq is not None
+        self._branch(db, earlier.session_id, earlier.through_seq, row["through_id"])
         return self._new.session.id, True
 
-    def _branch(self, db: Connection, earlier: Run, through_id: int) -> None:
+    def _go_on_in_chat(self, db: Connection, run_id: str) -> tuple[str, bool]:
+        """Go on from a run that another one continued before."""
+        end = one(db, "runs.end_of", (run_id.removeprefix(_CHAT),))
+        if end is None:
+            hint = "It may have been deleted, or forgotten with time."
+            raise NotFound(f"There is no run `{run_id}`.", hint=hint)
+        if one(db, "runs.is_last", (end["id"],)):
+            return str(end["session_id"]), False
+        self._branch(db, end["session_id"], end["seq"], end["id"])
+        return self._new.session.id, True
+
+    def _branch(self, db: Connection, session_id: str, through_seq: int, through_id: int) -> None:
         new = self._new
-        assert earlier.through_seq is not None
-        child = msgspec.structs.replace(
-            new.session, parent_id=earlier.session_id, lineage=Lineage.BRANCH
-        )
+        child = msgspec.structs.replace(new.session, parent_id=session_id, lineage=Lineage.BRANCH)
         insert_session(db, child)
-        values = {"from": earlier.session_id, "to": child.id, "through_id": through_id}
+        values = {"from": session_id, "to": child.id, "through_id": through_id}
         change(db, "sessions.copy_prompt", values)
         change(db, "runs.copy_messages", values)
         change(db, "sessions.copy_counters", values)
-        change(db, "runs.set_next_seat", (earlier.through_seq + 1, child.id))
+        change(db, "runs.set_next_seat", (through_seq + 1, child.id))
         answer_copies(db, values | {"handed": None}, new.message.results, new.at)
+
+
+_CHAT = "chatcmpl-"
+
+
+def _find(db: Connection, run_id: str) -> Run | None:
+    row = one(db, "runs.get", (run_id,))
+    if row is not None:
+        return read_run(row)
+    end = one(db, "runs.end_of", (run_id[len(_CHAT) :],)) if run_id.startswith(_CHAT) else None
+    return None if end is None else _folded_run(end)
+
+
+def _ends(key_id: str, agent_id: str, digest: str) -> str:
+    """Return under what the end of a request is found: 96 bits are enough for equality."""
+    said = f"{key_id}\0{agent_id}\0{digest}".encode()
+    return urlsafe_b64encode(hashlib.sha256(said).digest()[:12]).decode()
+
+
+def _folded_run(row: Row) -> Run:
+    """Return what is known of a run that another one continued."""
+    key, _, user = (row["user_id"] or "").removeprefix("key:").partition("/")
+    return Run(
+        id=f"{_CHAT}{row['run']}",
+        kind=RunKind.CHAT,
+        key_id=key,
+        agent_id=row["agent_id"],
+        session_id=row["session_id"],
+        inbox_id=0,
+        turn_id=row["turn_id"],
+        state=RunState.COMPLETED,
+        request={"user": user or None},
+        created_at=row["timestamp"],
+        updated_at=row["timestamp"],
+        outcome=RunOutcome(state=RunState.COMPLETED, text=row["content"]),
+        through_seq=row["seq"],
+    )
+
+
+def _is_ordinary(run: Run) -> bool:
+    """Tell whether nothing is known of a run that its session would not tell as well."""
+    told, outcome = run.request.get("section") or {}, run.outcome
+    return (
+        run.kind is RunKind.CHAT
+        and run.id.startswith(_CHAT)
+        and not (run.idempotency_key or run.logged or run.branched)
+        and run.state is RunState.COMPLETED
+        and not run.request.get("prefill")
+        and not {"note", "after", "progress"} & {name for name, value in told.items() if value}
+        and outcome is not None
+        and not (outcome.handed or outcome.error or outcome.logprobs or outcome.asked)
+    )
+
+
+def _fold(db: Connection, run: Run, row: Row) -> None:
+    """Keep of a run and its turn what their session does not tell, if a message can hold it."""
+    if row["digest"] is None or row["said_id"] is None or row["through_id"] != row["said_id"]:
+        return
+    values = {"said_id": row["said_id"], "through_seq": run.through_seq}
+    values["ends"] = _ends(run.key_id, run.agent_id, row["digest"])
+    values["run"] = run.id.removeprefix(_CHAT)
+    if not change(db, "runs.note_end", values):
+        return
+    change(db, "runs.delete", (run.id,))
+    if change(db, "runs.forget_turn", {"turn_id": run.turn_id}):
+        change(db, "runs.count_settled", (run.session_id,))
 
 
 def _listing(query: RunQuery) -> str:
     """Name the query that looks at the fewest rows."""
     if query.session_id is not None:
         return "runs.matching_in_session"
-    only_open = bool(query.states) and all(state.open for state in query.states)
-    return "runs.matching_open" if only_open else "runs.matching"
+    return "runs.matching_open" if _only_open(query) else "runs.matching"
+
+
+def _only_open(query: RunQuery) -> bool:
+    return bool(query.states) and all(state.open for state in query.states)
 
 
 def _append(db: Connection, run_id: str, last: int, texts: Sequence[str], at: float) -> None:

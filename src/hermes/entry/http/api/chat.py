@@ -345,4 +345,4 @@ def _stream(call: ChatCall, completion_id: str, created: float, model: str) -> C
 
 
 def _completion_id() -> str:
-    return f"chatcmpl-{secrets.token_hex(12)}"
+    return f"chatcmpl-{secrets.token_urlsafe(9)}"

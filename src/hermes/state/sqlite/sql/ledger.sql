@@ -3,7 +3,8 @@
 SELECT
   (SELECT count(*) FROM sessions) AS sessions,
   (SELECT count(*) FROM messages) AS messages,
-  (SELECT count(*) FROM turns) AS turns,
+  (SELECT count(*) FROM turns)
+    + (SELECT coalesce(sum(settled_turns), 0) FROM sessions) AS turns,
   (SELECT count(*) FROM turns WHERE finished_at IS NULL) AS open_turns,
   (SELECT count(*) FROM inbox WHERE state = 'waiting')
     + (SELECT count(*) FROM inbox WHERE state IN ('queued', 'begun')) AS inbox_waiting,

@@ -30,6 +30,53 @@ ORDER BY created_at DESC, opened DESC LIMIT 10;
 SELECT * FROM run_rows WHERE key_id = ? AND agent_id = ? AND digest = ?
 ORDER BY created_at DESC, opened DESC LIMIT ?;
 
+-- name: ends
+-- Return the requests that others continued and in which exactly this had been said, newest first.
+SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp, m.run, s.user_id, s.agent_id
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.ends = ? ORDER BY m.id DESC LIMIT ?;
+
+-- name: end_of
+-- Return one of them; few ask for it, so that it has no index of its own.
+SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp, m.run, s.user_id, s.agent_id
+FROM messages m INDEXED BY messages_by_end JOIN sessions s ON s.id = m.session_id
+WHERE m.ends IS NOT NULL AND m.run = ?;
+
+-- name: ends_matching
+-- List those that match a query, newest first. A session of a key is named after it.
+SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp, m.run, s.user_id, s.agent_id
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.ends IS NOT NULL
+  AND (:session_id IS NULL OR m.session_id = :session_id)
+  AND (:key_id IS NULL OR s.user_id = 'key:' || :key_id
+       OR substr(s.user_id, 1, length(:key_id) + 5) = 'key:' || :key_id || '/')
+  AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+  AND (:kinds = '[]' OR 'chat' IN (SELECT value FROM json_each(:kinds)))
+  AND (:states = '[]' OR 'completed' IN (SELECT value FROM json_each(:states)))
+  AND (:updated_before IS NULL OR m.timestamp < :updated_before)
+ORDER BY m.id DESC LIMIT :limit;
+
+-- name: is_last
+-- Tell whether a run can go on after a message in its session: nothing said since, nothing under way.
+SELECT 1 FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id = ? AND m.seq = s.next_seq - 1
+  AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_id = s.id AND t.finished_at IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM inbox i INDEXED BY inbox_waiting
+                  WHERE i.session_id = s.id AND i.state = 'waiting');
+
+-- name: note_end
+-- Keep with the last message of an answer where its request ended; not if more was said in its turn.
+UPDATE messages SET ends = :ends, run = :run WHERE id = :said_id AND seq = :through_seq;
+
+-- name: forget_turn
+-- Forget the turn of such a request, once nothing is owed for it.
+DELETE FROM turns WHERE id = :turn_id AND finished_at IS NOT NULL AND handed = 0
+  AND NOT EXISTS (SELECT 1 FROM inbox WHERE turn_id = :turn_id);
+
+-- name: count_settled
+-- Count a turn that was forgotten.
+UPDATE sessions SET settled_turns = settled_turns + 1 WHERE id = ?;
+
 -- name: matching
 -- List runs that match a query, newest first.
 SELECT * FROM run_rows
