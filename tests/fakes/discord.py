@@ -73,6 +73,8 @@ class FakeDiscord:
         self.refuse_identify = 0
         """Close code that an identify gets."""
         self.refuse_resume = 0
+        self.starts_left = 999
+        """Sessions that may be begun today."""
         self.mute = False
         """Heartbeats are not answered."""
         self.down = False
@@ -418,7 +420,7 @@ class FakeDiscord:
         ]
 
     def _address(self) -> dict[str, Any]:
-        limit = {"total": 1000, "remaining": 999, "reset_after": 14_400_000}
+        limit = {"total": 1000, "remaining": self.starts_left, "reset_after": 14_400_000}
         url = f"ws://127.0.0.1:{self.port}/gateway"
         return {"url": url, "shards": 1, "session_start_limit": limit | {"max_concurrency": 1}}
 

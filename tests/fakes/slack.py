@@ -78,6 +78,8 @@ class FakeSlack:
         self.acks: list[dict[str, Any]] = []
         self.down = False
         """Every connection is refused or cut."""
+        self.elsewhere = 0
+        """Connections of other gateways."""
         self.pongs = True
         """Pings are answered."""
         self.login_page = False
@@ -260,8 +262,9 @@ class FakeSlack:
         socket = web.WebSocketResponse(autoping=False)
         await socket.prepare(request)
         self.opened += 1
-        info = {"num_connections": len(self.sockets) + 1, "debug_info": {"host": "fake"}}
-        await socket.send_str(json.dumps({"type": "hello", **info}))
+        connections = len(self.sockets) + 1 + self.elsewhere
+        hello = {"type": "hello", "num_connections": connections, "debug_info": {"host": "fake"}}
+        await socket.send_str(json.dumps(hello))
         self.sockets.append(socket)
         assert request.transport is not None
         self._transports[socket] = request.transport

@@ -20,7 +20,6 @@ from fakes.gateway import GatewayProcess
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 
 ANN, BOB = "701", "702"
-MESSAGES = 20
 MARK = re.compile(r"mark-(\d+)-")
 
 
@@ -93,8 +92,10 @@ async def test_a_conversation_with_everything(tmp_path: Path) -> None:
             assert await gateway.stop() == 0
 
 
-async def talk(discord: FakeDiscord, places: list[str], chance: random.Random) -> None:
-    for number in range(MESSAGES):
+async def talk(
+    discord: FakeDiscord, places: list[str], chance: random.Random, messages: int
+) -> None:
+    for number in range(messages):
         place = places[number % len(places)]
         message = discord.say(place, place[1:], f"mark-{number}-")
         if chance.random() < 0.15:
@@ -103,13 +104,13 @@ async def talk(discord: FakeDiscord, places: list[str], chance: random.Random) -
 
 
 async def cut_the_power(
-    gateway: GatewayProcess, discord: FakeDiscord, chance: random.Random
+    gateway: GatewayProcess, discord: FakeDiscord, chance: random.Random, kills: int
 ) -> None:
-    for number in range(3):
+    for number in range(kills):
         await discord.until(lambda: discord.connected)
         await asyncio.sleep(chance.uniform(0.1, 1.0))
         await gateway.kill()
-        if number == 1:
+        if number % 3 == 1:
             # Down for so long that Discord has forgotten the session.
             discord.sessions.clear()
         await gateway.start()
@@ -117,7 +118,20 @@ async def cut_the_power(
 
 @pytest.mark.timeout(120)
 async def test_killed_gateways_answer_every_message_once(tmp_path: Path) -> None:
-    chance = random.Random(7)
+    await soak(tmp_path, messages=20, kills=3, seed=7)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_killed_gateways_answer_every_message_once_long_form(
+    tmp_path: Path, seed: int
+) -> None:
+    await soak(tmp_path, messages=120, kills=20, seed=seed)
+
+
+async def soak(tmp_path: Path, *, messages: int, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
     script = Script(default=Step(echo=True, interval=0.04, piece_chars=1))
     async with FakeModelServer(script) as model, FakeDiscord() as discord:
         places = [discord.private(str(700 + each)) for each in range(4)]
@@ -127,18 +141,18 @@ async def test_killed_gateways_answer_every_message_once(tmp_path: Path) -> None
                 discord.say(place, place[1:], "hello")
             await discord.until(lambda: all(discord.texts(place) for place in places))
             for kind in ("429", "reset after", "reset", "502"):
-                discord.fault("POST /channels", kind, times=2)
+                discord.fault("POST /channels", kind, times=2 + kills // 3)
             async with asyncio.TaskGroup() as group:
-                group.create_task(talk(discord, places, chance))
-                group.create_task(cut_the_power(gateway, discord, chance))
+                group.create_task(talk(discord, places, chance, messages))
+                group.create_task(cut_the_power(gateway, discord, chance, kills))
 
             def marks(place: str) -> list[int]:
                 return [int(m) for text in discord.texts(place) for m in MARK.findall(text)]
 
             await discord.until(
-                lambda: sum(len(set(marks(each))) for each in places) == MESSAGES, 60
+                lambda: sum(len(set(marks(each))) for each in places) == messages, 60 + messages
             )
             await discord.until(lambda: discord.connected)
             assert await gateway.stop() == 0
         for at, place in enumerate(places):
-            assert marks(place) == list(range(at, MESSAGES, 4))
+            assert marks(place) == list(range(at, messages, 4))

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,20 @@ async def test_a_day_in_a_workspace(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(150)
 async def test_killed_gateways_answer_every_message_once_and_in_order(tmp_path: Path) -> None:
-    chance, count = random.Random(5), 24
+    await soak(tmp_path, count=24, kills=(True, False, True, True), seed=5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_killed_gateways_answer_every_message_once_long_form(
+    tmp_path: Path, seed: int
+) -> None:
+    await soak(tmp_path, count=120, kills=(True, True, False, True, True) * 5, seed=seed)
+
+
+async def soak(tmp_path: Path, *, count: int, kills: Sequence[bool], seed: int) -> None:
+    chance = random.Random(seed)
     script = Script(default=Step(echo=True, interval=0.01, piece_chars=3))
     async with FakeModelServer(script) as model, FakeSlack() as slack:
         display = {"display": {"busy_input_mode": "queue"}}
@@ -112,7 +125,7 @@ async def test_killed_gateways_answer_every_message_once_and_in_order(tmp_path: 
                     await asyncio.sleep(chance.uniform(0, 0.4))
 
             async def trouble() -> None:
-                for kill in (True, False, True, True):
+                for kill in kills:
                     await slack.until(lambda: slack.sockets, 30)
                     await asyncio.sleep(chance.uniform(0.3, 1.3))
                     if not kill:
@@ -124,7 +137,7 @@ async def test_killed_gateways_answer_every_message_once_and_in_order(tmp_path: 
             async with asyncio.TaskGroup() as group:
                 group.create_task(talk())
                 group.create_task(trouble())
-            await slack.until(lambda: len(_marks(slack)) >= count, 90)
+            await slack.until(lambda: len(_marks(slack)) >= count, 90 + count)
             await gateway.stop()
     assert sorted(_marks(slack)) == list(range(count)), gateway.log()
     for channel in [f"D{number}" for number in range(4)]:

@@ -161,6 +161,18 @@ async def test_an_invalid_session_is_followed_by_a_pause_also_at_the_start() -> 
     assert (before, len(discord.identified)) == (1, 2)
 
 
+async def test_no_session_is_begun_when_discord_allows_none() -> None:
+    async with FakeDiscord() as discord, discord_adapter(discord) as adapter:
+        discord.starts_left, sink = 0, RememberingSink()
+        async with receiving(adapter, sink):
+            await sink.until(lambda: sink.failures)
+            ((failure, pause), *_) = sink.failures
+            assert (failure.action, pause) == (FailureAction.WAIT, 14_400.0)
+            assert discord.identified == []
+            discord.starts_left = 5
+            await discord.until(lambda: discord.connected)
+
+
 async def test_what_was_said_before_a_connection_was_missed() -> None:
     async with FakeDiscord() as discord:
         sink, private = RememberingSink(), discord.private(ANN)
@@ -325,9 +337,14 @@ async def test_without_permission_for_threads_the_channel_is_used() -> None:
     async with FakeDiscord() as discord, discord_adapter(discord) as adapter:
         discord.fault("/threads", "code 50013")
         said = discord.say(GENERAL, ANN, HI)
-        with pytest.raises(PlatformFailure) as caught:
-            await adapter.send(piece(GENERAL, "x", thread_id=said, context="thread x"))
-        assert caught.value.action is FailureAction.DROP_THREAD
+        answer = piece(GENERAL, "x", thread_id=said, context="thread x")
+        for call in (adapter.typing(answer.target), adapter.send(answer)):
+            with pytest.raises(PlatformFailure) as caught:
+                await call
+            assert caught.value.action is FailureAction.DROP_THREAD
+        await adapter.typing(answer.target)
+        assert len(discord.called("/threads")) == 1, "one refusal is enough"
+        assert len(discord.called(f"{GENERAL}/typing")) == 1
 
 
 async def test_own_messages_and_odd_events_are_left_out() -> None:

@@ -270,6 +270,16 @@ async def test_a_connection_that_answers_no_ping_is_made_again() -> None:
         await sink.until(lambda: sink.texts == ["one"])
 
 
+async def test_another_gateway_with_the_same_app_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeSlack() as slack:
+        for elsewhere in (0, 2):
+            slack.elsewhere = elsewhere
+            async with listening(slack) as (_, sink):
+                slack.say("D1", "U1", f"hello {elsewhere}")
+                await sink.until(lambda: sink.texts)
+            assert ("shares this Slack app" in caplog.text) is bool(elsewhere)
+
+
 async def test_connections_that_end_at_once_are_not_hammered() -> None:
     clock = FakeClock()
     async with FakeSlack() as slack, adapter_for(slack, clock) as adapter:

@@ -33,7 +33,7 @@ from hermes.entry.chat.kit import intake
 from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import read_leniently
 from hermes.entry.chat.kit.history import SKEW, CatchUp, Marks, number
-from hermes.entry.chat.kit.http import HttpClient, HttpRequest, Upload, check_size, read_file
+from hermes.entry.chat.kit.http import HttpClient, HttpRequest, Upload, check_size, read_upload
 from hermes.entry.chat.kit.intake import HandOver, Heard
 from hermes.entry.chat.kit.receiver import Patience
 
@@ -292,9 +292,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
     async def send(self, outgoing: Outgoing) -> Sent:
         body, rules, upload = _content(outgoing), self._rules(), None
         if outgoing.attachment is not None:
-            path = Path(outgoing.attachment)
-            content = await read_file(path, _MAX_UPLOAD)
-            upload = Upload(field="files[0]", name=clean_text(path.name), content=content)
+            upload = await read_upload(outgoing.attachment, _MAX_UPLOAD, "files[0]")
         if outgoing.key and outgoing.target.context.startswith(inbound.INTERACTION):
             sent = await self._in_place(outgoing, body, upload)
             if sent is not None:

@@ -22,7 +22,7 @@ from hermes.domain.errors import MissingExtra
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, InboundSink, PlatformFailure
 from hermes.entry.chat.discord.settings import DiscordSettings
-from hermes.entry.chat.kit.http import Effect, Upload, broken, on_this_machine
+from hermes.entry.chat.kit.http import Effect, Upload, broken, on_this_machine, pause_wanted
 from hermes.entry.chat.kit.receiver import Patience
 
 PLACES = ("CHANNEL_CREATE", "CHANNEL_UPDATE", "THREAD_CREATE", "THREAD_UPDATE")
@@ -170,7 +170,12 @@ class DiscordApi:
     async def _connection(self, sink: InboundSink) -> bool:
         """Connect and receive until the connection is over; return whether it can be resumed."""
         gateway, session = self._library.gateway, self._session
-        url = session.url or (await self.call("GET /gateway/bot"))["url"]
+        told = {} if session.url else await self.call("GET /gateway/bot")
+        starts, url = told.get("session_start_limit") or {}, session.url or told["url"]
+        if not session.id and starts.get("remaining") == 0:
+            message = "Discord lets this bot begin no more sessions for now."
+            pause = starts.get("reset_after", 60_000) / 1000
+            raise PlatformFailure(FailureAction.WAIT, message, retry_after=pause)
         where = {"initial": True, "gateway": gateway.yarl.URL(url), "resume": bool(session.id)}
         where |= {"session": session.id, "sequence": session.sequence} if session.id else {}
         try:
@@ -231,8 +236,7 @@ def _refused(name: str, error: Any) -> PlatformFailure:
     action = _BY_CODE.get(error.code) or by_status.get(error.status, FailureAction.GIVE_UP)
     if name == SEND and (error.code == 10008 or "message_reference" in words):
         action = FailureAction.DROP_REPLY
-    after = error.response.headers.get("Retry-After", "")
-    pause = float(after) if after.replace(".", "", 1).isdigit() else 5.0
+    pause = pause_wanted(error.response.headers, 5.0)
     return PlatformFailure(
         action,
         f"Discord refused {name}: {words or 'no reason'} (HTTP {error.status}, {error.code})",

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.ports.platform import FailureAction, PlatformFailure
+from hermes.domain.wording import clean_text
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -249,6 +250,12 @@ def broken(label: str, name: str, reason: str, *, sent: bool, effect: Effect) ->
     return PlatformFailure(FailureAction.RETRY, message)
 
 
+def pause_wanted(headers: Mapping[str, str], usual: float) -> float:
+    """Return the seconds that `Retry-After` asks for."""
+    seconds = str(headers.get("Retry-After", ""))
+    return float(seconds) if seconds.replace(".", "", 1).isdecimal() else usual
+
+
 def _form(fields: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -299,8 +306,9 @@ def check_size(size: int, limit: int) -> None:
         raise OSError(f"it is larger than {limit // 1_000_000} MB")
 
 
-async def read_file(path: Path, limit: int) -> bytes:
-    """Return the content of a file that is to be sent; `PlatformFailure` if it cannot be."""
+async def read_upload(file: str | None, limit: int, field: str = "") -> Upload:
+    """Return a file that is to be sent; `PlatformFailure` if it cannot be."""
+    path = Path(file or "")
 
     def read() -> bytes:
         size = path.stat().st_size
@@ -310,10 +318,11 @@ async def read_file(path: Path, limit: int) -> bytes:
         return path.read_bytes()
 
     try:
-        return await asyncio.to_thread(read)
+        content = await asyncio.to_thread(read)
     except OSError as error:
         message = f"{path.name} cannot be sent: {error.strerror or error}."
         raise PlatformFailure(FailureAction.GIVE_UP, message) from None
+    return Upload(field=field, name=clean_text(path.name), content=content)
 
 
 async def copy_file(source: Path, target: Path, limit: int) -> int:

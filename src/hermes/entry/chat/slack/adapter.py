@@ -30,7 +30,7 @@ from hermes.domain.ports.platform import (
 from hermes.domain.wording import clean_text
 from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import texts_in
-from hermes.entry.chat.kit.http import Effect, read_file
+from hermes.entry.chat.kit.http import Effect, read_upload
 from hermes.entry.chat.kit.intake import HandOver, Heard, Recent, named, surroundings
 from hermes.entry.chat.slack.inbound import Known, message_name, parse, utterance
 from hermes.entry.chat.slack.settings import SlackSettings
@@ -271,11 +271,9 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
         target, files = pieces[0].target, list[dict[str, str]]()
         workspace = await self._workspace(target)
         for piece in pieces:
-            path = Path(piece.attachment or "")
-            content = await read_file(path, self._rules().max_file_bytes)
-            name = clean_text(path.name)
-            file_id = await self._api.upload(workspace, name, content)
-            files.append({"id": file_id, "title": name})
+            upload = await read_upload(piece.attachment, self._rules().max_file_bytes)
+            file_id = await self._api.upload(workspace, upload.name, upload.content)
+            files.append({"id": file_id, "title": upload.name})
         fields = _place(target, "channel_id") | {"files": files}
         await self._call(target, "files_completeUploadExternal", fields, Effect.ONCE)
         # Slack does not say which message shows them; the file itself is a name, too.

@@ -70,6 +70,8 @@ async def _serve(socket: "Socket", sink: InboundSink, take: Take, ending: asynci
                             seconds = _farewell(envelope.reason)
                             ending.set()
                             limit.reschedule(asyncio.get_running_loop().time() + seconds)
+                        elif (envelope.num_connections or 0) > 2:  # ours and one that ends
+                            _LOG.warning("Another gateway shares this Slack app and its messages")
             waiting.put_nowait(None)
     finally:
         ending.set()

@@ -18,6 +18,7 @@ from msgspec import Struct
 from hermes.domain.errors import MissingExtra
 from hermes.domain.ports.platform import Button, FailureAction, Outgoing, PlatformFailure
 from hermes.domain.wording import clean_text
+from hermes.entry.chat.kit import http
 from hermes.entry.chat.kit.decode import texts_in
 from hermes.entry.chat.kit.http import Effect, HttpClient, HttpRequest, broken, on_this_machine
 from hermes.entry.chat.slack.settings import SlackSettings
@@ -39,6 +40,7 @@ class SocketEnvelope(Struct, frozen=True, kw_only=True):
     payload: dict[str, Any] = {}
     retry_attempt: int | None = None
     reason: str | None = None
+    num_connections: int | None = None
 
 
 class Workspace(Struct, frozen=True, kw_only=True):
@@ -184,14 +186,13 @@ def _refused(name: str, answer: Any, effect: Effect) -> PlatformFailure:
     if action is FailureAction.RETRY and effect is Effect.ONCE:
         action = FailureAction.UNKNOWN
     scope = f"Give the app the scope {needed} and install it again." if needed else ""
-    seconds = str(answer.headers.get("Retry-After", ""))
     return PlatformFailure(
         action,
         f"Slack refused {name}: {word or f'HTTP {status}'}.",
         hint=_TOKEN_HINT if action is FailureAction.FATAL else scope,
         status=status,
         description=word,
-        retry_after=float(seconds) if seconds.replace(".", "", 1).isdecimal() else 1.0,
+        retry_after=http.pause_wanted(answer.headers, 1.0),
     )
 
 

@@ -38,7 +38,7 @@ from hermes.domain.ports.platform import (
 from hermes.domain.wording import clean_text
 from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import decode_updates
-from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
+from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_upload
 from hermes.entry.chat.kit.intake import HandOver, Heard, menu_names, names_between
 from hermes.entry.chat.kit.receiver import Polling, called_at, keep_checking
 from hermes.entry.chat.kit.settings import WebhookAddress
@@ -318,14 +318,13 @@ class TelegramAdapter(ChatAdapter[TelegramSettings]):
 
     async def _upload(self, outgoing: Outgoing, field: str = "") -> tuple[str, Upload]:
         """Return as what Telegram will show a file, in its words, and the file."""
-        path = Path(outgoing.attachment or "")
-        content = await read_file(path, self._settings.max_file_bytes)
-        kind = outgoing.attachment_kind
-        too_large = kind == "image" and len(content) > _MAX_PHOTO
-        if too_large or path.suffix.lower() not in _SUFFIXES.get(kind, ()):
+        upload = await read_upload(outgoing.attachment, self._settings.max_file_bytes, field)
+        kind, suffix = outgoing.attachment_kind, Path(upload.name).suffix.lower()
+        too_large = kind == "image" and len(upload.content) > _MAX_PHOTO
+        if too_large or suffix not in _SUFFIXES.get(kind, ()):
             kind = "document"
         kind = "photo" if kind == "image" else kind
-        return kind, Upload(field=field or kind, name=clean_text(path.name), content=content)
+        return kind, msgspec.structs.replace(upload, field=field or kind)
 
 
 def _formatted(outgoing: Outgoing) -> dict[str, Any]:
