@@ -35,6 +35,15 @@ Size</button> <img src="/cup.png" alt="A cup"><iframe srcdoc="<button>Inside</bu
 <script>console.log("hello", 42); document.cookie="seen=1";</script>""",
     "/bought": "<title>Thanks</title><p>Thank you</p>",
     "/more": "<title>More tea</title><p>Green and black</p>",
+    "/form": """<title>Form</title><input aria-label="Name" value="keepme">
+<select aria-label="Size"><option>S</option><option>M</option><option>L</option></select>
+<textarea aria-label="Note">old</textarea><input type="checkbox" aria-label="Gift">
+<input type="date" aria-label="Day"><input type="range" aria-label="Amount" max="9" value="1">
+<button>Go</button><div contenteditable="true">rich</div>""",
+    "/spin": "<title>Spin</title><script>setTimeout(() => { while (true) {} }, 0)</script>",
+    "/twice": "<title>Twice</title><script>alert('one'); alert('two')</script><p>over</p>",
+    "/stay": "<title>Stay</title><script>onbeforeunload = e => e.preventDefault()</script>"
+    "<button>Stay</button>",
     "/trap": '<title>Trap</title><img src="http://PRIVATE/steal"><script>fetch("http://PRIVATE/x")'
     ".then(r => document.title = 'leaked ' + r.status, () => document.title = 'held')</script>",
 }
@@ -172,6 +181,49 @@ async def test_the_browser_reaches_only_what_tools_may_reach(tmp_path: Path) -> 
         assert await tools.text("browser_console", expression="document.cookie") == '""'
 
 
+async def test_fields_of_every_kind_are_filled_in_or_the_model_is_told(tmp_path: Path) -> None:
+    async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
+        page = await tools.text("browser_navigate", url=f"{shop.url}/form")
+        fills = {"Size": "m", "Note": "new", "Day": "2026-12-24", "Amount": "7", "rich": "bold"}
+        for name, text in fills.items():
+            filled = await tools.do("browser_type", ref=ref(page, name), text=text)
+            assert filled.outcome is ToolOutcome.OK, (name, filled.content)
+        for name, text, told in (
+            ("Go", "x", "is not a text field"),
+            ("Gift", "x", "is not a text field"),
+            ("Day", "soon", "takes something like 2026-12-31"),
+            ("Size", "XXL", "takes: S, M, L"),
+        ):
+            assert told in await tools.text("browser_type", ref=ref(page, name), text=text)
+        values = "[...document.querySelectorAll('input, select, textarea, div')].map(e => e.value"
+        found = await tools.text("browser_console", expression=f"{values} ?? e.textContent)")
+        assert found == '["keepme","M","new","on","2026-12-24","7","bold"]'
+        await tools.text("browser_click", ref=ref(page, 'option "L"'))
+        size = "document.querySelector('select').value"
+        assert await tools.text("browser_console", expression=size) == '"L"'
+        for url in ("data:text/html,x", "javascript:alert(1)", "about:blank", "http://x:y/"):
+            assert "address" in await tools.text("browser_navigate", url=url)
+
+
+async def test_a_page_that_holds_the_browser_up_is_left(tmp_path: Path) -> None:
+    settings = BrowserSettings(command_timeout=3.0)
+    async with site() as shop, box(tmp_path, settings) as tools:
+        await tools.text("browser_navigate", url=f"{shop.url}/form")
+        tools.chosen = BrowserSettings(command_timeout=0.3)
+        stuck = await tools.text("browser_navigate", url=f"{shop.url}/spin")
+        assert "Open another one with browser_navigate" in stuck
+        tools.chosen = settings
+        assert "Form" in await tools.text("browser_navigate", url=f"{shop.url}/form")
+        # One dialog after the other.
+        assert "one" in await tools.text("browser_navigate", url=f"{shop.url}/twice")
+        assert "two" in await tools.text("browser_dialog", action="accept")
+        assert "over" in await tools.text("browser_dialog", action="accept")
+        # A page that asks whether one really wants to go.
+        page = await tools.text("browser_navigate", url=f"{shop.url}/stay")
+        await tools.text("browser_click", ref=ref(page, "Stay"))
+        assert "Form" in await tools.text("browser_navigate", url=f"{shop.url}/form")
+
+
 async def test_the_settings_of_the_browser_count(tmp_path: Path) -> None:
     clock = HandClock()
     async with site() as shop, box(tmp_path, BrowserSettings(), clock) as tools:
@@ -187,10 +239,10 @@ async def test_the_settings_of_the_browser_count(tmp_path: Path) -> None:
         await size()
         while "A dialog is open" in await tools.text("browser_snapshot"):
             pass
-        tools.chosen = BrowserSettings(command_timeout=0.0001)
-        slow = await tools.do("browser_console", expression="1 + 1")
+        tools.chosen = BrowserSettings(command_timeout=0.1)
+        slow = await tools.do("browser_console", expression="new Promise(() => 0)")
         assert slow.outcome is ToolOutcome.ERROR
-        assert "did not answer" in str(slow.content)
+        assert "does not answer" in str(slow.content)
         tools.chosen = BrowserSettings(inactivity_timeout=60.0)
         closing = asyncio.ensure_future(tools.browsers.keep_closing())
         for seconds, same in ((11.0, True), (70.0, False)):

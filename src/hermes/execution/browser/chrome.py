@@ -76,6 +76,10 @@ class SocketPipe:
                 yield data.encode() if isinstance(data, str) else bytes(data)
 
 
+class Unresponsive(HermesError):
+    """The browser, or what a page runs in, is stuck."""
+
+
 class Chrome:
     """One browser; commands by `call`, events to whoever listens for a session."""
 
@@ -143,7 +147,10 @@ class Chrome:
                 )
                 return await answer
         except TimeoutError:
-            raise HermesError(f"The browser did not answer {method} in {timeout:g} s.") from None
+            raise Unresponsive(
+                f"The page does not answer: {method} took more than {timeout:g} s.",
+                hint="Open another one with browser_navigate.",
+            ) from None
         except OSError as error:
             raise HermesError(f"The browser has ended: {error}.") from error
         finally:

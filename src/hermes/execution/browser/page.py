@@ -8,6 +8,7 @@ is looked at again.
 import asyncio
 import base64
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ import msgspec
 
 from hermes.domain.errors import HermesError, ToolRefused, UsageError
 from hermes.domain.settings.agent import BrowserSettings
-from hermes.execution.browser.chrome import Chrome
+from hermes.execution.browser.chrome import Chrome, Unresponsive
 from hermes.execution.browser.guard import AddressOf
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ SHORT, FULL = 8_000, 60_000
 _ACTED_ON = frozenset(
     {"button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "menuitem", "tab"}
     | {"menuitemcheckbox", "menuitemradio", "switch", "slider", "option", "listbox", "spinbutton"}
-    | {"treeitem", "DisclosureTriangle"}
+    | {"treeitem", "DisclosureTriangle", "Date", "DateTime", "InputTime", "ColorWell"}
 )
 _SKIPPED = frozenset({"none", "generic", "InlineTextBox", "RootWebArea", "LineBreak", "paragraph"})
 _KEYS = {
@@ -49,8 +50,50 @@ _KEYS = {
     "pagedown": ("PageDown", 34, ""),
 }
 _LOOK_AGAIN = "Look again: browser_snapshot."
-_SELECT = "function() { this.select ? this.select() : document.execCommand('selectAll') }"
-_HEIGHT = "`At ${Math.round(scrollY)} of ${document.body.scrollHeight}.`"
+_CHOOSE = """function() {
+  const list = this.tagName === 'OPTION' && this.closest('select');
+  if (!list) return false;
+  this.selected = list.multiple ? !this.selected : true;
+  for (const kind of ['input', 'change']) list.dispatchEvent(new Event(kind, {bubbles: true}));
+  return true;
+}"""
+_FILL = """function(text) {
+  const host = this.getRootNode().host;
+  const field = host && host.tagName === 'INPUT' ? host : this;
+  const told = () => {
+    for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, {bubbles: true}));
+  };
+  if (field.disabled || field.readOnly) return 'cannot be changed.';
+  if (field.tagName === 'SELECT') {
+    const same = word => word.trim().toLowerCase() === text.trim().toLowerCase();
+    const found = [...field.options].find(o => same(o.label) || same(o.value));
+    if (!found) return 'takes: ' + [...field.options].map(o => o.label).join(', ').slice(0, 500);
+    found.selected = true;
+    told();
+    return 'set';
+  }
+  const kind = field.tagName === 'INPUT' ? field.type : '';
+  const forms = {date: '2026-12-31', time: '14:30', 'datetime-local': '2026-12-31T14:30',
+    month: '2026-12', week: '2026-W52', color: '#ff0000', range: 'a number'};
+  if (kind in forms) {
+    const before = field.value;
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(field, text);
+    if (field.value !== text && !(kind === 'range' && Number(text) === Number(field.value))) {
+      field.value = before;
+      return `takes something like ${forms[kind]}.`;
+    }
+    told();
+    return 'set';
+  }
+  const other = ['checkbox', 'radio', 'button', 'submit', 'reset', 'image', 'file'];
+  const typed = kind ? !other.includes(kind) : field.tagName === 'TEXTAREA';
+  if (!typed && !field.isContentEditable) return 'is not a text field.';
+  field.focus();
+  if (typed) field.select();
+  else getSelection().selectAllChildren(field);
+  return 'type';
+}"""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
 _IMAGES = """[...document.images].slice(0, 100).map(i => [i.currentSrc || i.src, i.alt,
  i.naturalWidth, i.naturalHeight])"""
 
@@ -72,6 +115,8 @@ class Page:
         self.target = self._session = ""
         self._refs: dict[str, int] = {}
         self._said: deque[str] = deque(maxlen=200)
+        self._stuck = False
+        """Something took too long: the page may never answer again."""
         self._dialog: dict[str, Any] | None = None
         self._dialog_opened = asyncio.Event()
         self._loading = asyncio.Event()
@@ -96,7 +141,13 @@ class Page:
     def follow(self, target: str) -> None:
         """Go on in a window that the page opened."""
         self._loading.set()
-        self._keep(asyncio.ensure_future(self.attach(target)))
+        self._keep(asyncio.ensure_future(self._followed(target)))
+
+    async def _followed(self, target: str) -> None:
+        await self.attach(target)
+        state = await self._call("Runtime.evaluate", expression="document.readyState")
+        if state["result"].get("value") == "complete":  # it was there before we listened
+            self._loaded.set()
 
     async def close(self) -> None:
         for task in self._beside:
@@ -108,18 +159,32 @@ class Page:
             )
 
     async def navigate(self, url: str) -> str:
-        url = url if "://" in url else f"https://{url}"
-        parts = urlsplit(url)
+        url = url if _SCHEME.match(url) else f"https://{url}"
+        try:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            raise UsageError(f"{url} is not an address.") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageError("Only http and https addresses can be opened.")
-        await self._address_of(parts.hostname, parts.port or (443 if url[4] == "s" else 80))
-        self._dialog = None
+        await self._address_of(parts.hostname, port)
+        if self._stuck or self._dialog is not None:
+            await self._renew()
         self._loaded.clear()
-        answer = await self._call("Page.navigate", timeout=LOADING, url=url)
+        answer = await self._call("Page.navigate", within=self._patience, url=url)
         if error := answer.get("errorText"):
             raise HermesError(f"{url} could not be opened: {error}.")
         await self._settled(started=True)
         return await self._where()
+
+    async def _renew(self) -> None:
+        """Go on in a new tab: the one there is runs something that does not end, or waits."""
+        old = self.target
+        self._chrome.listeners.pop(self._session, None)
+        self._closed_dialog()
+        self._stuck = False
+        await self.attach()
+        await self._chrome.call("Target.closeTarget", timeout=5, targetId=old)
 
     async def back(self) -> str:
         history = await self._act("Page.getNavigationHistory")
@@ -133,10 +198,10 @@ class Page:
 
     async def snapshot(self, *, full: bool = False) -> str:
         self._check_dialog()
-        frames = await self._call("Page.getFrameTree")
+        frames = await self._seen("Page.getFrameTree")
         self._refs, lines = {}, []
         for frame in _frames(frames["frameTree"]):
-            tree = await self._call("Accessibility.getFullAXTree", frameId=frame)
+            tree = await self._seen("Accessibility.getFullAXTree", frameId=frame)
             lines += self._lines(tree["nodes"], full=full)
         text, limit = "\n".join(lines), FULL if full else SHORT
         if len(text) > limit:
@@ -145,6 +210,8 @@ class Page:
         return text or "The page is empty."
 
     async def click(self, ref: str) -> str:
+        if await self._on(ref, _CHOOSE):
+            return await self._where()
         x, y = await self._place(ref)
         mouse: dict[str, Any] = {"x": x, "y": y, "button": "left", "clickCount": 1}
         await self._act("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
@@ -156,15 +223,11 @@ class Page:
         return await self._where()
 
     async def type(self, ref: str, text: str) -> str:
-        node = self._node(ref)
-        await self._act("DOM.focus", backendNodeId=node)
-        found = await self._act("DOM.resolveNode", backendNodeId=node)
-        select = (
-            "function() { if (this.select) this.select(); else document.execCommand('selectAll') }"
-        )
-        handle = found["object"]["objectId"]
-        await self._act("Runtime.callFunctionOn", objectId=handle, functionDeclaration=select)
-        await self._act("Input.insertText", text=text)
+        filled = await self._on(ref, _FILL, text)
+        if filled == "type":
+            await self._act("Input.insertText", text=text)
+        elif filled != "set":
+            raise UsageError(f"{ref} {filled}", hint="Use browser_click or browser_press instead.")
         return f"Typed into {ref}."
 
     async def press(self, key: str) -> str:
@@ -194,9 +257,8 @@ class Page:
             raise UsageError("The direction is up, down, left or right.")
         x, y = signs[direction].split(", ")
         await self._evaluate(f"window.scrollBy(innerWidth * {x}, innerHeight * {y})")
-        return str(
-            await self._evaluate("`At ${Math.round(scrollY)} of ${document.body.scrollHeight}.`")
-        )
+        at = "`At ${Math.round(scrollY)} of ${document.body.scrollHeight}.`"
+        return str(await self._evaluate(at))
 
     async def images(self) -> str:
         found = await self._evaluate(_IMAGES)
@@ -204,7 +266,7 @@ class Page:
         return "\n".join(lines) or "The page has no pictures."
 
     async def screenshot(self) -> bytes:
-        answer = await self._act("Page.captureScreenshot", format="jpeg", quality=70)
+        answer = await self._seen("Page.captureScreenshot", format="jpeg", quality=70)
         return base64.b64decode(answer["data"])
 
     async def console(self, expression: str | None, *, clear: bool = False) -> str:
@@ -221,16 +283,23 @@ class Page:
             raise UsageError("No dialog is open.")
         if action not in {"accept", "dismiss"}:
             raise UsageError("The action is accept or dismiss.")
+        answered = self._dialog
         await self._call("Page.handleJavaScriptDialog", accept=action == "accept", promptText=text)
-        self._closed_dialog()
+        if self._dialog is answered:  # the page may have opened the next one
+            self._closed_dialog()
         await self._settled()
         return await self._where()
 
     async def _where(self) -> str:
         if self._dialog is not None:
             return self._dialog_text()
-        found = await self._evaluate("[location.href, document.title]")
-        return f"{found[1]}\n{found[0]}\n\n{await self.snapshot()}"
+        try:
+            found = await self._evaluate("[location.href, document.title]")
+            return f"{found[1]}\n{found[0]}\n\n{await self.snapshot()}"
+        except HermesError:
+            if self._dialog is not None:
+                return self._dialog_text()
+            raise
 
     def _dialog_text(self) -> str:
         assert self._dialog is not None
@@ -260,7 +329,7 @@ class Page:
         return sum(quad[0::2]) / 4, sum(quad[1::2]) / 4
 
     async def _evaluate(self, expression: str) -> Any:
-        answer = await self._act(
+        answer = await self._seen(
             "Runtime.evaluate",
             expression=expression,
             returnByValue=True,
@@ -273,14 +342,36 @@ class Page:
             raise HermesError(f"The page answered with an error: {said[:500]}")
         return answer["result"].get("value")
 
-    async def _call(self, method: str, /, timeout: float = 0.0, **params: Any) -> dict[str, Any]:
-        seconds = timeout or self._settings().command_timeout
-        return await self._chrome.send(method, params, self._session, seconds)
+    async def _on(self, ref: str, function: str, *arguments: str) -> Any:
+        """Call a function on something of the page."""
+        found = await self._seen("DOM.resolveNode", backendNodeId=self._node(ref))
+        answer = await self._seen(
+            "Runtime.callFunctionOn",
+            objectId=found["object"]["objectId"],
+            functionDeclaration=function,
+            arguments=[{"value": each} for each in arguments],
+            returnByValue=True,
+        )
+        return answer["result"].get("value")
+
+    async def _seen(self, method: str, /, **params: Any) -> dict[str, Any]:
+        """Ask for something; `HermesError` if a dialog is in the way."""
+        answer = await self._act(method, **params)
+        if not answer:
+            self._check_dialog()
+        return answer
+
+    async def _call(self, method: str, /, within: float = 0.0, **params: Any) -> dict[str, Any]:
+        seconds = within or self._settings().command_timeout
+        try:
+            return await self._chrome.send(method, params, self._session, seconds)
+        except Unresponsive:
+            self._stuck = True
+            raise
 
     async def _act(self, method: str, /, **params: Any) -> dict[str, Any]:
         """Do something that a dialog may hold up: then it is the dialog that counts."""
-        seconds = self._settings().command_timeout
-        call = asyncio.ensure_future(self._chrome.send(method, params, self._session, seconds))
+        call = asyncio.ensure_future(self._call(method, **params))
         opened = asyncio.ensure_future(self._dialog_opened.wait())
         try:
             await asyncio.wait({call, opened}, return_when=asyncio.FIRST_COMPLETED)
@@ -292,6 +383,11 @@ class Page:
             if not call.done():
                 self._keep(call)
 
+    @property
+    def _patience(self) -> float:
+        """Seconds that a page may take to load."""
+        return min(LOADING, self._settings().command_timeout)
+
     async def _settled(self, *, started: bool = False) -> None:
         """Wait until what an action began to load is there; a dialog ends the waiting."""
         if not started:
@@ -302,7 +398,9 @@ class Page:
                 return
         loaded = asyncio.ensure_future(self._loaded.wait())
         opened = asyncio.ensure_future(self._dialog_opened.wait())
-        await asyncio.wait({loaded, opened}, timeout=LOADING, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {loaded, opened}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
+        )
         loaded.cancel()
         opened.cancel()
 
@@ -318,6 +416,11 @@ class Page:
                 self._loading.set()
             case "Page.loadEventFired":
                 self._loaded.set()
+            case "Page.javascriptDialogOpening" if params.get("type") == "beforeunload":
+                # Who goes elsewhere wants to leave.
+                self._keep(
+                    asyncio.ensure_future(self._call("Page.handleJavaScriptDialog", accept=True))
+                )
             case "Page.javascriptDialogOpening":
                 self._dialog = params
                 self._dialog_opened.set()
@@ -378,6 +481,10 @@ class Page:
     def _line(self, node: dict[str, Any], above: str, *, full: bool) -> tuple[str, str]:
         role = node.get("role", {}).get("value", "")
         name = " ".join(str(node.get("name", {}).get("value", "")).split())[:300]
+        states = {each["name"]: each["value"].get("value") for each in node.get("properties", ())}
+        # What one writes into although it is no field: editors.
+        written = states.get("editable") == "richtext" and states.get("focusable") is True
+        role = "textbox" if written and role in _SKIPPED else role
         if node.get("ignored") or (role in _SKIPPED and not (full and name)):
             return "", ""
         if role == "StaticText":
@@ -386,12 +493,11 @@ class Page:
         value = node.get("value", {}).get("value")
         if value not in {None, ""} and str(value) != name:
             words.append(f"= {str(value)[:200]}")
-        for item in node.get("properties", ()):
-            if item["name"] in {"checked", "disabled", "expanded", "selected", "level", "required"}:
-                state = item["value"].get("value")
-                if state not in {False, "false", None}:
-                    words.append(f"[{item['name']}{'' if state is True else f'={state}'}]")
-        if role in _ACTED_ON and "backendDOMNodeId" in node:
+        for item, state in states.items():
+            shown = item in {"checked", "disabled", "expanded", "selected", "level", "required"}
+            if shown and state not in {False, "false", None}:
+                words.append(f"[{item}{'' if state is True else f'={state}'}]")
+        if (role in _ACTED_ON or written) and "backendDOMNodeId" in node:
             ref = f"e{len(self._refs) + 1}"
             self._refs[ref] = node["backendDOMNodeId"]
             words.insert(0, f"@{ref}")
