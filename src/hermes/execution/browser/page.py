@@ -297,7 +297,7 @@ class Page:
             found = await self._evaluate("[location.href, document.title]")
             return f"{found[1]}\n{found[0]}\n\n{await self.snapshot()}"
         except HermesError:
-            if self._dialog is not None:
+            if self._dialog_opened.is_set():
                 return self._dialog_text()
             raise
 
