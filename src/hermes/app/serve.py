@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from hermes.app.options import AppOptions
 from hermes.app.platforms import idle_settings
 from hermes.app.settings import in_force
 from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
+from hermes.app.tools import POLICY
 from hermes.app.watchdog import watchdog
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.control.admission.authz import ACCESS_KEYS
@@ -57,6 +59,7 @@ START_AGAIN = -1
 """In place of an exit code: the process is to begin again as it was started."""
 RECOVER_EVERY_SECONDS = 60.0
 WARMED_AGENTS = 5
+LATER_SECONDS = 2.0
 LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"} | {*ChatSettings.__struct_fields__}
 """What is read again of `platforms.<name>.extra`: rules of chats, and the keys of the API."""
 
@@ -156,13 +159,16 @@ class Service:
             # Others are made ready by their first message: there may be hundreds.
             for profile in itertools.islice(app.profiles.values(), WARMED_AGENTS):
                 for platform in self._doors.platforms:
-                    app.tools.warm(profile, platform)
+                    app.tools.registry(profile, platform)
                 await app.models.warm(profile)
-            gc.collect()
-            gc.freeze()  # what is there now stays, and is no longer looked through
         except HermesError as error:
             # Whoever talks to the agent is told; until then it is nobody's trouble.
             log.info("the model was not loaded beforehand: %s", error.message)
+        await app.clock.sleep(LATER_SECONDS)
+        # Tool calls come later, and this takes a while: beside everything else.
+        await asyncio.to_thread(import_module, POLICY)
+        gc.collect()
+        gc.freeze()  # what is there now stays, and is no longer looked through
 
     async def _keep_recovering(self) -> None:
         while True:

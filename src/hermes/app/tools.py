@@ -51,6 +51,7 @@ UNTRUSTED = frozenset({"webhook"})
 NO_MCP = "no_mcp"
 """Stands among the toolsets of a door that is to have no MCP server."""
 CALL_SECONDS = 900.0
+POLICY = "hermes.execution.policy.host"
 EVERYTHING_SEEN = frozenset({"cli", "cron"})
 """Doors of the operator, whose turns may search the conversations of everybody."""
 
@@ -83,8 +84,7 @@ class _LazyPolicy:
     def __init__(self, *sources: Any) -> None:
         @cache
         def load() -> ActionPolicy:
-            module = import_module("hermes.execution.policy.host")
-            return cast("ActionPolicy", module.HostPolicy(*sources))
+            return cast("ActionPolicy", import_module(POLICY).HostPolicy(*sources))
 
         self.load = load
 
@@ -163,11 +163,6 @@ class AgentTools:
                 extra=extra,
             )
         return found
-
-    def warm(self, profile: AgentProfile, source: str) -> None:
-        """Load what the first message and its tool calls would otherwise wait for."""
-        self.registry(profile, source)
-        self._policy.load()
 
     def _toolsets(self, profile: AgentProfile, source: str) -> tuple[str, ...]:
         """Return the toolsets of an agent at a door: its own, or those of the door.

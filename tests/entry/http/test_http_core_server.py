@@ -129,12 +129,13 @@ async def test_stopping_closes_idle_connections_and_the_port() -> None:
         await asyncio.open_connection("127.0.0.1", server.port)
 
 
-def test_the_command_line_does_not_load_the_server() -> None:
+def test_the_command_line_does_not_load_the_server_nor_the_server_websockets() -> None:
     code = (
         "import hermes.app.build, hermes.app.serve, hermes.cli.root, hermes.cli.commands.chat\n"
-        "import sys; print('uvicorn' in sys.modules, 'httptools' in sys.modules)"
+        "import sys; print('uvicorn' in sys.modules, 'httptools' in sys.modules)\n"
+        "import hermes.entry.http.server; print('wsproto' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
-    assert done.stdout.split() == ["False", "False"]
+    assert done.stdout.split() == ["False", "False", "False"]

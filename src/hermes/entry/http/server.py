@@ -11,12 +11,12 @@ import errno
 import re
 import socket
 from email.utils import formatdate
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from httptools import HttpParserError
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from uvicorn.server import Server
 
 from hermes.domain.errors import ConfigError, HermesError
@@ -93,7 +93,7 @@ class HttpServer:
         config = Config(
             self._app,
             http=_BoundedProtocol,
-            ws=_PatientSocket if self._max_message_bytes else "none",
+            ws=cast("Any", _patient_socket) if self._max_message_bytes else "none",
             ws_max_size=self._max_message_bytes,
             ws_per_message_deflate=False,
             lifespan="off",
@@ -188,16 +188,28 @@ class HttpServer:
         )
 
 
-class _PatientSocket(WSProtocol):
-    """uvicorn's WebSocket, with time to end what is under way when the server stops."""
+def _patient_socket(**named: Any) -> asyncio.Protocol:
+    return _socket_class()(**named)
 
-    def shutdown(self) -> None:
-        """Tell the application, which ends the connection."""
-        if self.handshake_complete and not self.close_sent:
-            self.stop_keepalive()
-            self.queue.put_nowait({"type": "websocket.disconnect", "code": STOPPING})
-        else:
-            super().shutdown()
+
+@cache
+def _socket_class() -> type[asyncio.Protocol]:
+    """Return uvicorn's WebSocket, with time to end what is under way when the server stops.
+
+    Loaded by the first client that asks for one: few do.
+    """
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415 - with use
+
+    class PatientSocket(WSProtocol):
+        def shutdown(self) -> None:
+            """Tell the application, which ends the connection."""
+            if self.handshake_complete and not self.close_sent:
+                self.stop_keepalive()
+                self.queue.put_nowait({"type": "websocket.disconnect", "code": STOPPING})
+            else:
+                super().shutdown()
+
+    return PatientSocket
 
 
 class _BoundedProtocol(HttpToolsProtocol):
