@@ -55,7 +55,7 @@ from hermes.domain.settings.live import needs_restart
 from hermes.entry.chat.door import ChatDoor
 from hermes.execution.clock import SystemClock
 
-SLOW = "It takes a while to say all of this, piece by piece, and then it is Done."
+SLOW = f"{'It takes a while to say all of this, piece by piece. ' * 3}Done."
 
 
 def terminal(command: str, **more: Any) -> Call:
@@ -77,7 +77,7 @@ def script(folder: Path) -> Script:
         "clean": [Step(calls=[terminal("rm -rf tmp")]), done],
         "look": tools,
         "fill": [heavy, done],
-        "slowly": [Step(text=SLOW, interval=0.1)],
+        "slowly": [Step(text=SLOW, interval=0.03)],
         "repeat": [Step(text="repeat correct-horse-battery Done.")],
         "stall": [Step(text="Done.", stall="first")],
         "background": [Step(calls=[terminal("sleep 600", background=True)]), done],
