@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from msgspec.structs import replace
 from fakes.model import Call, FakeModelServer, RecordedRequest, Rule, Script, Step
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
+from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.control.admission.routing import Router, facts_of
 from hermes.control.lanes.lane import Ticket
+from hermes.domain.errors import NotFound
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.profile import current_profile, use_profile
 
@@ -248,3 +251,98 @@ async def test_an_agent_that_hangs_or_fails_does_not_keep_others_waiting(tmp_pat
             for ticket in stuck:
                 assert (await ticket.stream()).finished is None
                 app.gateway.interrupt(ticket.session_id)
+
+
+PLAIN = Path(__file__).parents[1] / "fakes" / "mcp_plain.py"
+ASKING = Script(
+    rules=[
+        Rule(
+            contains="use",
+            steps=[
+                *(Step(calls=[Call(name=f"mcp_demo_{each}")]) for each in ("note", "think")),
+                Step(text="I used it."),
+            ],
+        )
+    ],
+    default=Step(text="a thought"),
+)
+
+
+async def test_mcp_servers_and_budgets_are_those_of_the_agent(tmp_path: Path) -> None:
+    setup = {"agents": {"a": {}, "b": {}, "poor": {"settings": {"budget": {"day_tokens": 1}}}}}
+    async with FakeModelServer(ASKING) as model:
+        write_home(tmp_path, model.base_url, {**setup, "routes": [], "default": "main"})
+        config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+        program = {"command": sys.executable, "args": [str(PLAIN)]}
+        config["mcp_servers"] = {"demo": {**program, "env": {"HEARD": "${HEARD_BY}"}}}
+        config |= {"mcp_discovery_timeout": 60.0, "toolsets": ["mcp-demo"]}
+        config["platform_toolsets"] = {"telegram": ["mcp-demo"]}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+        for agent in ("main", "a", "b", "poor"):
+            home = tmp_path if agent == "main" else tmp_path / "agents" / agent
+            with (home / ".env").open("a") as file:
+                file.write(f"HEARD_BY={home / 'heard'}\n")
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        options = AppOptions(
+            home=HermesHome(root=tmp_path), environ=environ, cwd=tmp_path, platform="gateway"
+        )
+        async with open_app(options) as app, asyncio.timeout(60):
+
+            async def used(agent: str, chat: str) -> tuple[str, Any]:
+                told = replace(message(1, ("telegram", chat, "ann", False), agent), text="use")
+                told = replace(told, native_id=f"{agent}{chat}")
+                ticket = await app.gateway.submit(agent, told)
+                finished = await (await ticket.stream()).wait()
+                said = await app.ledger.transcript(ticket.session_id)
+                return str([each.message for each in said]), finished.error
+
+            agents = ("main", "a", "b", "poor")
+            found = await asyncio.gather(*(used(agent, "1") for agent in agents))
+            for agent, (said, error) in zip(agents, found, strict=True):
+                assert (error is None) == (agent != "poor"), error
+                assert owners(said, [*agents]) <= {agent}
+                home = tmp_path if agent == "main" else tmp_path / "agents" / agent
+                assert len((home / "heard").read_text().splitlines()) == (2 if not error else 1)
+            asked = [each for each in model.requests if "2+2?" in whole(each)]
+            assert {each.key for each in asked} >= {marker(each, "key") for each in ("a", "b")}
+            # What one has spent stops this one only, and its message says whose limit it is.
+            _, error = await used("poor", "2")
+            assert error is not None
+            assert error.code == "budget"
+            assert "Today this agent has used" in error.message
+            assert (await used("a", "2"))[1] is None
+            servers = app.tools.servers
+            kept = servers.of(app.agent("a"))
+            await servers.keep(["a"])
+            assert servers.of(app.agent("a")) is kept
+            assert [each[:2] for each in servers.of(app.agent("b")).states()] == [("demo", 0)]
+
+
+async def test_an_agent_that_is_removed_ends_its_turn_with_what_it_had_and_takes_no_other(
+    tmp_path: Path,
+) -> None:
+    slow = Rule(contains="look", steps=[Step(calls=[LOOK], stall="first"), Step(text="I looked.")])
+    async with FakeModelServer(Script(rules=[slow], default=Step(echo=True))) as model:
+        write_home(tmp_path, model.base_url, {"agents": {"a": {}}, "routes": [], "default": "main"})
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        home = HermesHome(root=tmp_path)
+        options = AppOptions(home=home, environ=environ, cwd=tmp_path, platform="gateway")
+        async with open_app(options) as app, asyncio.timeout(30):
+            told = message(1, ("telegram", "1", "ann", True), "a")
+            stream = await (await app.gateway.submit("a", told)).stream()
+            while not model.requests:  # noqa: ASYNC110 - the model is asked
+                await asyncio.sleep(0.01)
+            config = yaml.safe_load(home.config_file.read_text())
+            del config["agents"]
+            home.config_file.write_text(yaml.safe_dump(config))
+            app.loaded = load_config(home, environ)
+            app.settings.update(app.loaded.config)
+            app.profiles.update(app.loaded, app.settings.general())
+            with pytest.raises(NotFound, match="no agent `a`"):
+                await app.gateway.submit("a", message(2, ("telegram", "1", "ann", False), "a"))
+            model.release()
+            finished = await stream.wait()
+            assert (finished.error, finished.text) == (None, "I looked.")
+            seen = (home.agents_dir / "a" / "workspace" / "seen").read_text()
+            assert marker("a", "token") in seen
+            assert owners(seen, ["main", "a"]) == {"a"}

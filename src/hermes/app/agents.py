@@ -7,7 +7,7 @@ that runs keeps the profile it began with.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from hermes.config.atomic import file_stamp
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import AgentUnavailable, HermesError
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, AgentScope, current_profile
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile
 from hermes.domain.settings import Settings
 from hermes.domain.settings.live import LiveSettings
 from hermes.models.local.files import PROVIDER
@@ -157,9 +157,10 @@ def _check_model(loaded: LoadedConfig, agent: AgentConfig) -> None:
 
 
 class AgentServers:
-    """The MCP servers of agents: those of all, or an agent's own if its settings differ.
+    """The MCP servers of agents: those of `main`, and an agent's own if its home or they differ.
 
-    That is so also where they refer to a secret: every agent uses its own.
+    A server remembers what it was told, signs in and asks the model for somebody: that is one
+    agent. Its secrets are that agent's, also where the general settings refer to them.
     """
 
     def __init__(
@@ -173,22 +174,39 @@ class AgentServers:
         self._home = home
         self._redact = redact
         self._sample = sample
-        self._opened: dict[AgentScope | None, McpServers] = {}
+        self._opened: dict[str, McpServers] = {}
+        self._profiles: dict[str, AgentProfile] = {}
+        """Whose they are, as it is now; what has changed for it is followed."""
 
     def of(self, profile: AgentProfile) -> McpServers:
         general, scope = self._settings.general, profile.scope
-        if scope is not None and scope.settings(general()).mcp_servers is general().mcp_servers:
-            scope = None
-        found = self._opened.get(scope)
-        if found is None:
-            home = self._home.root if scope is None else profile.home
-            found = self._opened[scope] = McpServers(
-                general if scope is None else lambda: scope.settings(general()),
-                home / "mcp-tokens",
+        apart = profile.home != self._home.root
+        if scope is not None and not apart:
+            apart = scope.settings(general()).mcp_servers is not general().mcp_servers
+        whose = profile.id if apart else DEFAULT_AGENT
+        if apart or profile.id == whose or whose not in self._profiles:
+            self._profiles[whose] = profile
+        if whose not in self._opened:
+            self._opened[whose] = McpServers(
+                partial(self._settings_of, whose, apart=apart),
+                profile.home / "mcp-tokens",
                 redact=self._redact,
-                sample=self._sample(profile),
+                sample=partial(self._sampled, whose),
             )
-        return found
+        return self._opened[whose]
+
+    def _settings_of(self, whose: str, *, apart: bool) -> Settings:
+        general, scope = self._settings.general(), self._profiles[whose].scope
+        return scope.settings(general) if apart and scope is not None else general
+
+    async def _sampled(self, whose: str, *asked: Any) -> Any:
+        return await self._sample(self._profiles[whose])(*asked)
+
+    async def keep(self, agents: Collection[str]) -> None:
+        """Leave the servers of all other agents: they were removed."""
+        for gone in [each for each in self._opened if each not in {DEFAULT_AGENT, *agents}]:
+            await self._opened.pop(gone).close()
+            del self._profiles[gone]
 
     async def close(self) -> None:
         for servers in self._opened.values():

@@ -174,6 +174,7 @@ class Service:
         while True:
             await self._app.clock.sleep(RECOVER_EVERY_SECONDS)
             await self._recover()
+            await self._app.tools.servers.keep(self._app.profiles.served)
 
     async def _recover(self) -> None:
         """Resume everything no live process owns, and finish what has ended meanwhile."""

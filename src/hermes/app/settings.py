@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -161,17 +162,26 @@ def environment_settings(
     if apart:
         # Also where a variable is passed on by name: nothing of another agent is there.
         environ = {name: value for name in environ if scope and (value := scope.variable(name))}
+    # What is passed on by name may stand in its `.env` only.
+    variable = loaded.variable if scope is None else scope.variable
+    passed = {
+        name: value
+        for name in (scope.secrets if apart and scope else loaded.variables)
+        if name not in environ
+        and any(fnmatchcase(name, each) for each in terminal.env_passthrough)
+        and (value := variable(name))
+    }
     return EnvironmentSettings(
         home=options.home,
         backend=profile.backend,
         terminal=terminal,
         default_cwd=str(profile.workspace),
         project="" if options.platform in UNATTENDED else str(options.cwd),
-        base_env=environ,
+        base_env={**environ, **passed},
         skills_dir=HermesHome(root=profile.home).skills_dir if apart else None,
         hidden=tuple(str(each) for each in homes if not each.is_relative_to(options.home.root)),
         secret_names=loaded.secrets.names() | profile.secret_names,
-        variable=loaded.variable if scope is None else scope.variable,
+        variable=variable,
     )
 
 

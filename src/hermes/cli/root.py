@@ -59,6 +59,10 @@ def load_command(name: str) -> click.Command:
 def _take_profile(command: click.Command) -> None:
     """Have a command, and those below it, take the profile too: `hermes status -p work`."""
     taken = {name for each in command.params for name in each.opts}
+    # What a program is started with (`mcp add NAME npx -p ...`) is its own.
+    taken |= {
+        "-p" for each in command.params if each.nargs == -1 and each.type is click.UNPROCESSED
+    }
     names = [name for name in ("-p", "--profile") if name not in taken]
     if "--profile" in names:
         command.params.append(_profile_option(*names, hidden=True))

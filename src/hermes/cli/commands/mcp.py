@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from hermes.config.agent_edit import check_known
+from hermes.config.agents import read_agent
 from hermes.config.edit import set_value, unset_value
 from hermes.config.environment import process_environ
 from hermes.config.loader import load_config
@@ -19,14 +21,24 @@ def command() -> None:
     """Add, list, test and remove MCP servers, whose tools the agent uses."""
 
 
-def _servers() -> tuple[HermesHome, dict[str, McpServerSettings]]:
+_of_agent = click.option("-a", "--agent", metavar="ID", default="", help="As this agent has it.")
+
+
+def _servers(agent: str = "") -> tuple[HermesHome, dict[str, McpServerSettings]]:
+    """Return the servers, and the home where what signing in gave is kept: that of their agent."""
     environ = process_environ()
     home = HermesHome.from_environ(environ)
-    return home, dict(load_config(home, environ).config.mcp_servers)
+    loaded = load_config(home, environ)
+    if not agent:
+        return home, dict(loaded.config.mcp_servers)
+    check_known(loaded.config.agents, agent)
+    found = read_agent(agent, loaded, home)
+    settings = found.scope.settings(loaded.config) if found.scope else loaded.config
+    return found.home, dict(settings.mcp_servers)
 
 
-def _server(name: str) -> tuple[HermesHome, McpServerSettings]:
-    home, servers = _servers()
+def _server(name: str, agent: str = "") -> tuple[HermesHome, McpServerSettings]:
+    home, servers = _servers(agent)
     if name not in servers:
         raise NotFound(f"There is no MCP server `{name}`.", hint="List them with: hermes mcp list")
     return home, servers[name]
@@ -76,9 +88,10 @@ def _pairs(texts: tuple[str, ...], separator: str) -> dict[str, str]:
 
 
 @command.command("list")
-def list_command() -> None:
+@_of_agent
+def list_command(agent: str) -> None:
     """List the servers; nothing is started."""
-    _, servers = _servers()
+    _, servers = _servers(agent)
     if not servers:
         click.echo("There are no MCP servers. Add one with: hermes mcp add NAME URL|-- COMMAND")
     for name, server in sorted(servers.items()):
@@ -98,17 +111,19 @@ def remove_command(name: str) -> None:
 
 @command.command("test")
 @click.argument("name")
-def test_command(name: str) -> None:
+@_of_agent
+def test_command(name: str, agent: str) -> None:
     """Connect to the server NAME and list its tools."""
-    home, server = _server(name)
+    home, server = _server(name, agent)
     _met(home, name, server, login=False)
 
 
 @command.command("login")
 @click.argument("name")
-def login_command(name: str) -> None:
-    """Sign in to the server NAME with the browser."""
-    home, server = _server(name)
+@_of_agent
+def login_command(name: str, agent: str) -> None:
+    """Sign in to the server NAME with the browser; each agent with a home does so for itself."""
+    home, server = _server(name, agent)
     if server.auth != "oauth":
         raise UsageError(
             f"{name} does not sign in.", hint=f"hermes config set mcp_servers.{name}.auth oauth"
