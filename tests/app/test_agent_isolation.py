@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def setups(draw: st.DrawFn) -> dict[str, Any]:
             own = {"provider": "custom", "base_url": "${OWN_URL}", "default": f"model-{name}"}
             entry["model"] = own
         if draw(st.booleans()):
+            entry["prompt"] = f"I am {marker(name, 'prompt')}."
+        if draw(st.booleans()):
             entry["settings"]["memory"] = {"user_profile_enabled": draw(st.booleans())}
         agents[name] = entry
     everybody = st.sampled_from(["main", *names])
@@ -65,11 +68,14 @@ def setups(draw: st.DrawFn) -> dict[str, Any]:
                         },
                     ),
                     "agent": everybody,
+                    "prompt": st.booleans(),
                 }
             ),
             max_size=4,
         )
     )
+    for route in routes:
+        route["prompt"] = marker(route["agent"], "note") if route["prompt"] else ""
     said = st.tuples(*PLACES, st.sampled_from(["ann", "ben"]), st.booleans())
     traffic = draw(st.lists(said, min_size=4, max_size=6))
     return {
@@ -85,7 +91,9 @@ def write_home(root: Path, url: str, setup: dict[str, Any]) -> None:
     for agent in ("main", *setup["agents"]):
         home = root if agent == "main" else root / "agents" / agent
         (home / "memories").mkdir(parents=True)
-        (home / "skills" / marker(agent, "skill")).mkdir(parents=True)
+        skill = home / "skills" / marker(agent, "skill")
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text(f"---\ndescription: {marker(agent, 'skill')}\n---\n")
         (home / "SOUL.md").write_text(f"I am {marker(agent, 'soul')}.")
         for name in ("MEMORY.md", "USER.md"):
             (home / "memories" / name).write_text(marker(agent, "memory"))
@@ -127,8 +135,10 @@ async def traffic(app: App, setup: dict[str, Any]) -> list[tuple[str, str]]:
     router = Router(app.settings.general, lambda: app.profiles.served)
 
     async def one(number: int, place: tuple[str, str, str, bool]) -> tuple[str, str]:
-        agent = (await router.route(facts_of(message(number, place, "")))).agent
-        ticket = await app.gateway.submit(agent, message(number, place, agent))
+        decision = await router.route(facts_of(message(number, place, "")))
+        agent = decision.agent
+        told = replace(message(number, place, agent), routed=decision.terms)
+        ticket = await app.gateway.submit(agent, told)
         assert ticket.entry.session_key.startswith(f"agent:{agent}:")
         stream = await ticket.stream()
         async for _event in stream.follow():
@@ -143,6 +153,17 @@ async def traffic(app: App, setup: dict[str, Any]) -> list[tuple[str, str]]:
     places = list(enumerate(setup["traffic"]))
     random.Random(setup["seed"]).shuffle(places)
     return list(await asyncio.gather(*(one(*each) for each in places)))
+
+
+def written(root: Path, agent: str) -> Iterator[tuple[Path, str]]:
+    """Yield the files of an agent: what is below its home and belongs to no other or to all."""
+    home = root if agent == "main" else root / "agents" / agent
+    for path in home.rglob("*"):
+        of_others = agent == "main" and path.is_relative_to(root / "agents")
+        # The configuration and the ledger are those of the gateway.
+        of_all = path.parent == root and path.name.startswith(("config.yaml", "state.db", "ledger"))
+        if path.is_file() and not of_others and not of_all:
+            yield path, path.read_text(errors="replace")
 
 
 def owners(text: str, agents: list[str]) -> set[str]:
@@ -185,8 +206,12 @@ def test_nothing_of_one_agent_reaches_another(
             for agent in agents:
                 work = root if agent == "main" else root / "agents" / agent / "workspace"
                 if (work / "seen").exists():
-                    assert owners((work / "seen").read_text(), agents) <= {agent}
+                    seen = (work / "seen").read_text()
+                    assert owners(seen, agents) == {agent}
+                    assert marker(agent, "token") in seen, "its own it does have"
                     looked += 1
+                for path, text in written(root, agent):
+                    assert owners(text, agents) <= {agent}, path
             assert looked or not any(each[3] for each in setup["traffic"])
             log = (root / "logs" / "agent.log").read_text() if (root / "logs").is_dir() else ""
             assert not any(marker(agent, "key") in log for agent in agents)
