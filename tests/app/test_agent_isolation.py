@@ -75,7 +75,7 @@ def setups(draw: st.DrawFn) -> dict[str, Any]:
         )
     )
     for route in routes:
-        route["prompt"] = marker(route["agent"], "note") if route["prompt"] else ""
+        route["prompt"] = marker(str(route["agent"]), "note") if route["prompt"] else ""
     said = st.tuples(*PLACES, st.sampled_from(["ann", "ben"]), st.booleans())
     traffic = draw(st.lists(said, min_size=4, max_size=6))
     return {
