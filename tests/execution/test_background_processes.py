@@ -127,7 +127,7 @@ async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
         cwd=str(tmp_path),
         env={"PATH": PATH},
         clock=FakeClock(),
-        notify=lambda process_id, text: notices.put_nowait((process_id, text)),
+        notify=lambda process_id, text, _: notices.put_nowait((process_id, text)),
     )
     command = ShellRun(
         script="echo starting; echo listening on 80; exit 3",

@@ -40,7 +40,7 @@ def request_for(
     base_env: dict[str, str] | None = None,
     clock: Clock | None = None,
     session_id: str = "20261115_120000_abcd1234",
-    notify: Callable[[str, str], None] = lambda *_: None,
+    notify: Callable[[str, str, int | None], None] = lambda *_: None,
 ) -> EnvironmentRequest:
     """Return what the pool would ask of a backend; `home` in `options` is that of Hermes."""
     home = Path(options.get("home", "/nonexistent/hermes"))

@@ -108,7 +108,7 @@ async def gone(pid: int) -> None:
 
 @asynccontextmanager
 async def local_environment(
-    cwd: Path, notify: Callable[[str, str], None] = lambda *_: None
+    cwd: Path, notify: Callable[[str, str, int | None], None] = lambda *_: None
 ) -> AsyncIterator[LocalEnvironment]:
     """Open the `local` backend in `cwd` with a small environment."""
     environment = LocalEnvironment(

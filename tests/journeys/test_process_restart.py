@@ -25,10 +25,13 @@ async def test_what_runs_over_a_restart_is_found_and_the_rest_is_cut_off(tmp_pat
     starts = [
         background("echo $$ > pid; exec sleep 300", notify_on_complete=True),
         background("echo $$ > other; exec sleep 301"),
+        background("exit 3"),
+        background("echo built", notify_on_complete=True),
     ]
     script = Script(
         rules=[
             Rule(contains="Hermes was restarted", steps=[process("list"), Step(text="looked")]),
+            Rule(contains="ended with exit code 0", steps=[Step(text="it is built")]),
             Rule(contains="start", steps=[Step(calls=starts), Step(text="started")]),
         ],
         default=Step(text="hello"),
@@ -42,6 +45,7 @@ async def test_what_runs_over_a_restart_is_found_and_the_rest_is_cut_off(tmp_pat
         try:
             telegram.say(ANN, ANN, "start")
             await telegram.until(lambda: "started" in str(telegram.replies(ANN)))
+            await telegram.until(lambda: "it is built" in str(telegram.replies(ANN)))
             pid, other = (int((hermes.work / name).read_text()) for name in ("pid", "other"))
             await gateway.kill()
             kill = await asyncio.create_subprocess_exec("kill", "-9", str(other))
@@ -52,6 +56,10 @@ async def test_what_runs_over_a_restart_is_found_and_the_rest_is_cut_off(tmp_pat
             results = _results(model)
             assert f"still runs from before Hermes was restarted (pid {pid})" in results[-1]
             assert "was cut off when Hermes was restarted: echo $$ > other" in results[-1]
+            assert "ended with exit code 3 before Hermes was restarted" in results[-1]
+            assert "ended with exit code 0 before Hermes was restarted" in results[-1]
+            woken = str(model.requests[-1].body["messages"]).split("Hermes was restarted;")[1]
+            assert "echo built" not in woken.split("tool_calls")[0]
             left = results[0].split("session_id ")[1].split(".")[0]
             end = [process("kill", session_id=left), Step(text="ended")]
             script.rules.insert(0, Rule(contains="end it", steps=end))

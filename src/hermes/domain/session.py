@@ -20,6 +20,8 @@ CHILD_OF = "child_of"
 PROCESSES = "processes"
 """The fact of a session that tells its background processes, for the time after a restart:
 `{id, mark, command, owner, notify}`; the mark is in the environment of the process."""
+ENDED_PROCESSES = "ended_processes"
+"""The fact of a session that tells how they ended: `{id: exit code}`, the newest last."""
 YOLO = "yolo"
 """The fact of a session in which nothing is to be asked."""
 WORKSPACE_OF = "workspace_of"

@@ -101,8 +101,8 @@ class EnvironmentRequest(Struct, frozen=True, kw_only=True):
     """What children get to see; shared between sessions, so never to be changed."""
     settings: EnvironmentSettings
     clock: Clock
-    notify: Callable[[str, str], None]
-    """Tell the session something (text) about a background process (id)."""
+    notify: Callable[[str, str, int | None], None]
+    """Tell the session something (text) about a background process (id), or its exit code."""
 
     @property
     def terminal(self) -> Terminal:

@@ -123,9 +123,15 @@ class EnvironmentPool:
         for environment in list(self._parked.values()):
             await environment.close()
 
-    def _tell(self, agent_id: str, session_id: str, process_id: str, text: str) -> None:
+    def _tell(
+        self, agent_id: str, session_id: str, process_id: str, text: str, exit_code: int | None
+    ) -> None:
         notice = ProcessNotice(
-            agent_id=agent_id, session_id=session_id, process_id=process_id, text=text
+            agent_id=agent_id,
+            session_id=session_id,
+            process_id=process_id,
+            text=text,
+            exit_code=exit_code,
         )
         self._notices.put_nowait(notice)
 

@@ -12,7 +12,7 @@ from hermes.agent.tools.define import tool
 from hermes.agent.tools.terminal import MARK
 from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import Environment, ProcessInfo, ShellRun
-from hermes.domain.session import PROCESSES
+from hermes.domain.session import ENDED_PROCESSES, PROCESSES
 from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
 
 _POLL_CHARS = 4000
@@ -42,14 +42,14 @@ async def process(args: ProcessArgs, context: ToolContext) -> ToolResult:
     environment = context.environment
     left = await _left_behind(context)
     if args.action == "list":
-        lines = [await _found(environment, each, args) for each in left]
+        lines = [await _found(context, each, args) for each in left]
         lines += await _list(environment, context.clock.now())
         return ToolResult(content="\n".join(lines) or "No background processes.")
     if not args.session_id:
         raise UsageError(f"`{args.action}` needs the session_id of a process.")
     for each in left:
         if each["id"] == args.session_id:
-            return ToolResult(content=await _found(environment, each, args))
+            return ToolResult(content=await _found(context, each, args))
     match args.action:
         case "log":
             return ToolResult(content=await _log(environment, args))
@@ -79,12 +79,23 @@ async def _list(environment: Environment, now: float) -> list[str]:
 async def _left_behind(context: ToolContext) -> list[dict[str, Any]]:
     """Return the processes that another process of Hermes started for this session."""
     known = await context.recall(PROCESSES) or []
+    ended = await context.recall(ENDED_PROCESSES) or {}
     here = {each.id for each in await context.environment.processes()}
-    return [each for each in known if each["owner"] != context.owner and each["id"] not in here]
+    return [
+        {**each, "exit_code": ended.get(each["id"])}
+        for each in known
+        if each["owner"] != context.owner and each["id"] not in here
+    ]
 
 
-async def _found(environment: Environment, left: dict[str, Any], args: ProcessArgs) -> str:
+async def _found(context: ToolContext, left: dict[str, Any], args: ProcessArgs) -> str:
     """Tell what became of a process that was left behind; end it if that is asked."""
+    if left["exit_code"] is not None:
+        return (
+            f"{left['id']} ended with exit code {left['exit_code']} before Hermes was restarted,"
+            f" its output is gone: {left['command']}"
+        )
+    environment = context.environment
     mark = f"{MARK}={left['mark']}"
     script = f"grep -lzx {mark} /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'"
     pids = (await environment.run(ShellRun(script=script, cwd="/"))).output.split()
@@ -93,6 +104,8 @@ async def _found(environment: Environment, left: dict[str, Any], args: ProcessAr
     if args.action == "kill":
         kill = f"kill {' '.join(pids)}; sleep 1; kill -9 {' '.join(pids)} 2>/dev/null; true"
         await environment.run(ShellRun(script=kill, cwd="/"))
+        known = await context.recall(PROCESSES) or []
+        await context.remember(PROCESSES, [each for each in known if each["id"] != left["id"]])
         return f"{left['id']} was ended."
     return (
         f"{left['id']} still runs from before Hermes was restarted (pid {', '.join(pids)}); its"

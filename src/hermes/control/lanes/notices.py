@@ -8,9 +8,12 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
-from hermes.domain.session import PROCESSES
+from hermes.domain.session import ENDED_PROCESSES, PROCESSES
 
 log = logging.getLogger(__name__)
+
+MAX_REMEMBERED = 64
+"""Ended processes that a session knows; it has no more running at a time."""
 
 
 async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock) -> None:
@@ -18,7 +21,10 @@ async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock
     while True:
         notice = await source.next_notice()
         try:
-            await tell_session(gateway, notice, clock.now(), new_id("notice"))
+            if notice.text:
+                await tell_session(gateway, notice, clock.now(), new_id("notice"))
+            if notice.exit_code is not None:
+                await _keep_end(gateway, notice)
         except HermesError as error:
             log.warning("a process notice was not delivered: %s", error.message)
 
@@ -31,8 +37,15 @@ async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name
 
 async def tell_of_restart(gateway: Gateway) -> None:
     """Tell chats of background processes that they wait for and that a process of ours left."""
+    ended = await gateway.ledger.facts(ENDED_PROCESSES)
     for session_id, known in (await gateway.ledger.facts(PROCESSES)).items():
-        lost = [each for each in known if each["notify"] and not gateway.owner_alive(each["owner"])]
+        lost = [
+            each
+            for each in known
+            if each["notify"]
+            and each["id"] not in ended.get(session_id, ())
+            and not gateway.owner_alive(each["owner"])
+        ]
         session = await gateway.ledger.session(session_id) if lost else None
         if session is None or not gateway.doors.of(session.source).shows_notices:
             continue
@@ -45,6 +58,13 @@ async def tell_of_restart(gateway: Gateway) -> None:
         await tell_session(gateway, notice, gateway.clock.now(), f"restart:{first['mark']}")
         told = [{**each, "notify": each["notify"] and each not in lost} for each in known]
         await gateway.ledger.remember(session_id, PROCESSES, told)
+
+
+async def _keep_end(gateway: Gateway, notice: ProcessNotice) -> None:
+    """Write down that a process has ended: after a restart it was not cut off."""
+    known = await gateway.ledger.recall(notice.session_id, ENDED_PROCESSES) or {}
+    kept = [*known.items(), (notice.process_id, notice.exit_code)][-MAX_REMEMBERED:]
+    await gateway.ledger.remember(notice.session_id, ENDED_PROCESSES, dict(kept))
 
 
 async def _place(gateway: Gateway, session_id: str) -> InboundMessage | None:

@@ -63,6 +63,9 @@ class ProcessNotice(Struct, frozen=True, kw_only=True):
     session_id: str
     process_id: str
     text: str
+    """What to tell the session; empty if it only is to be known."""
+    exit_code: int | None = None
+    """How the process ended, if that is what happened."""
 
 
 class FileStat(Struct, frozen=True, kw_only=True):

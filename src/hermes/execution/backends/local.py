@@ -37,7 +37,7 @@ class LocalEnvironment(ShellEnvironment):
         cwd: str,
         env: Mapping[str, str],
         clock: Clock,
-        notify: Callable[[str, str], None] = lambda *_: None,
+        notify: Callable[[str, str, int | None], None] = lambda *_: None,
         kill_grace: float = KILL_GRACE,
     ) -> None:
         absolute = os.path.abspath(cwd)  # noqa: PTH100 - links stay as the user wrote them
@@ -69,7 +69,7 @@ class LocalEnvironment(ShellEnvironment):
             argv=(*_BASH, rendered.script),
             env=_bare(self._env) if rendered.restores else self._env,
             stdin=command.stdin,
-            interactive=rendered.background and command.stdin is None,
+            interactive=rendered.interactive,
             pty=command.pty,
         )
 

@@ -49,7 +49,7 @@ class _Process(Struct, kw_only=True):
 class BackgroundProcesses:
     """Starts, feeds, watches and ends processes that outlive their command."""
 
-    def __init__(self, clock: Clock, notify: Callable[[str, str], None]) -> None:
+    def __init__(self, clock: Clock, notify: Callable[[str, str, int | None], None]) -> None:
         self._clock = clock
         self._notify = notify
         self._processes: dict[str, _Process] = {}
@@ -76,7 +76,7 @@ class BackgroundProcesses:
         watch = OutputWatch(
             command.watch_patterns,
             self._clock,
-            lambda what: self._notify(process_id, f"Background process {process_id} {what}"),
+            lambda what: self._notify(process_id, f"Background process {process_id} {what}", None),
         )
 
         def take(data: bytes) -> None:
@@ -97,19 +97,23 @@ class BackgroundProcesses:
             listed=command.listed,
         )
         self._processes[process.id] = process
-        if command.notify_on_complete:
-            process.child.when_exited(lambda: self._tell_end(process))
+        if command.listed:
+            process.child.when_exited(lambda: self._tell_end(process, command.notify_on_complete))
         return process.info()
 
-    def _tell_end(self, process: _Process) -> None:
+    def _tell_end(self, process: _Process, aloud: bool) -> None:
         if process.id not in self._processes:
             return  # ended because the session did
+        if not aloud:
+            self._notify(process.id, "", process.child.exit_code)
+            return
         process.child.drain()
         output, _ = process.output.since(process.output.end - NOTICE_CHARS)
         self._notify(
             process.id,
             f"Background process {process.id} ended with exit code {process.child.exit_code}:"
             f" {process.command}\n{output.strip() or '[no output]'}",
+            process.child.exit_code,
         )
 
     async def list(self) -> list[ProcessInfo]:

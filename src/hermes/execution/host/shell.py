@@ -182,6 +182,16 @@ class RenderedCommand(Struct, frozen=True, kw_only=True):
     """True when variables of the session come back from a snapshot."""
     background: bool
 
+    @property
+    def interactive(self) -> bool:
+        return self.background and self.command.stdin is None
+
+    @property
+    def no_input(self) -> str:
+        """Go before the script where it has no input: `rg` would search a pipe or an empty file."""
+        given = self.interactive or self.command.pty or self.command.stdin is not None
+        return "" if given else "exec </dev/null; "
+
 
 class ShellEnvironment(ABC):
     """The commands, background processes and files of one session."""
@@ -198,7 +208,12 @@ class ShellEnvironment(ABC):
     """Takes away the variables of the machine before those of the session come back."""
 
     def __init__(
-        self, *, cwd: str, clock: Clock, notify: Callable[[str, str], None], kill_grace: float
+        self,
+        *,
+        cwd: str,
+        clock: Clock,
+        notify: Callable[[str, str, int | None], None],
+        kill_grace: float,
     ) -> None:
         self._cwd = cwd
         self._clock = clock

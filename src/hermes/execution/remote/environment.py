@@ -166,7 +166,8 @@ class LinkedEnvironment(ShellEnvironment):
     ) -> ChildProcess:
         command = rendered.command
         number = str(rendered.generation.number)
-        script = rendered.script.encode("utf-8", "surrogateescape") + b"\0"
+        text = rendered.no_input + rendered.script
+        script = text.encode("utf-8", "surrogateescape") + b"\0"
         if command.pty:
             await self._call(f"umask 077; cat >{self._state_dir}/script.{number}", script)
         outdated = str(rendered.outdated.number) if rendered.outdated else ""
@@ -179,7 +180,7 @@ class LinkedEnvironment(ShellEnvironment):
             RemoteCall(
                 argv=argv,
                 stdin=b"" if command.pty else script + (command.stdin or b""),
-                interactive=rendered.background and command.stdin is None,
+                interactive=rendered.interactive,
                 pty=command.pty,
             ),
             lambda grace: self._kill(number, grace),

@@ -205,21 +205,20 @@ class SandboxEnvironment(ShellEnvironment):
         if self._holder is None:
             raise _not_running()
         command = rendered.command
-        interactive = rendered.background and command.stdin is None
         # What leads into the sandbox is the system's: a command may have put the same names into a
         # directory of the project that is on the person's PATH.
         own = {} if rendered.restores else self._env
         path = "" if rendered.restores else f"PATH={shlex.quote(self._env['PATH'])}; "
-        # Ours is a file, and `rg` reads that in place of the folder.
-        empty = "" if command.stdin or interactive or command.pty else "exec </dev/null; "
         return Launch(
-            argv=self._holder.command(f"{empty}{path}{rendered.script}", pty=command.pty),
+            argv=self._holder.command(
+                f"{path}{rendered.no_input}{rendered.script}", pty=command.pty
+            ),
             env={**own, "PATH": SYSTEM_PATH},
             launcher=self._holder.launcher,
             cwd="/",
             # Never the host's /dev/null: who can open a file can also change its mode.
-            stdin=None if interactive else command.stdin or b"",
-            interactive=interactive,
+            stdin=None if rendered.interactive else command.stdin or b"",
+            interactive=rendered.interactive,
             pty=command.pty,
         )
 
