@@ -64,7 +64,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Hermes ..."
-	@$(PIP) install -c constraints.txt --editable '.[local]'
+	@$(PIP) install -c constraints.txt --editable '.[local,discord,mcp,slack]'
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 

@@ -44,3 +44,6 @@ def test_tools_are_listed_and_switched_for_one_door_or_all(tmp_path: Path) -> No
     assert "hermes tools enable delegation --platform all" in refused.stderr
     unknown = hermes(tmp_path, "tools", "disable", "terminl")
     assert "Did you mean `terminal`?" in unknown.stderr
+    misspelled = hermes(tmp_path, "tools", "disable", "terminal", "--platform", "telegrm")
+    assert "Did you mean `telegram`?" in misspelled.stderr
+    assert "platform_toolsets" not in config(tmp_path)

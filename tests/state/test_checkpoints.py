@@ -1,6 +1,7 @@
 """Checkpoints of a project, in a store that leaves the project's own repository alone."""
 
 import asyncio
+import os
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -82,25 +83,28 @@ async def test_only_so_many_are_kept_and_large_files_are_left_out(tmp_path: Path
     assert "large.bin" not in await store.diff(str(project), 4)
 
 
-async def test_what_a_record_leaves_out_is_not_touched(tmp_path: Path) -> None:
+async def test_what_outgrows_the_limit_is_not_lost_by_going_back(tmp_path: Path) -> None:
     store, project = made(tmp_path, size=1)
-    grows, shrinks, hidden = (project / name for name in ("grows", "shrinks", "hidden"))
-    grows.write_bytes(b"small")
-    shrinks.write_bytes(b"x" * 2**21)
-    hidden.write_text("first")
-    await store.take(str(project), "before")
-    grows.write_bytes(b"y" * 2**21)
-    shrinks.write_bytes(b"cut")
-    (project / ".gitignore").write_text("hidden\n")
-    hidden.write_text("second")
+    folder, grows, shrinks = str(project), project / "grows.db", project / "shrinks ü.bin"
+    small, large = b"s" * 2**19, b"l" * (2**20 + 1)
+    (project / os.fsdecode(b"\xff.bin")).write_bytes(large)
+    grows.write_bytes(small)
+    shrinks.write_bytes(large)
+    await store.take(folder, "before terminal")
+    grows.write_bytes(large)
+    shrinks.write_bytes(b"tiny")
+    (project / ".gitignore").write_text("a.txt\n")
     (project / "a.txt").write_text("two")
-    done = await store.restore(str(project), 1)
-    assert sorted(done.changed) == [".gitignore", "a.txt", "hidden"]
-    assert done.left == ["grows", "shrinks"]
-    await store.restore(str(project), 2)
+    done = await store.restore(folder, 1)
+    assert (done.changed, done.left) == (
+        [".gitignore", "a.txt", "grows.db"],
+        ["shrinks ü.bin", "\udcff.bin"],
+    )
+    assert (grows.read_bytes(), shrinks.read_bytes()) == (small, b"tiny")
+    undone = await store.restore(folder, 2)
+    assert undone.changed == [".gitignore", "a.txt", "grows.db"]
     assert (project / "a.txt").read_text() == "two"
-    assert (grows.stat().st_size, shrinks.read_bytes()) == (2**21, b"cut")
-    assert hidden.read_text() == "second"
+    assert (grows.read_bytes(), shrinks.read_bytes()) == (large, b"tiny")
 
 
 @pytest.mark.parametrize("pruned", [True, False])

@@ -1,11 +1,11 @@
 """Checkpoints: how a project looked before the agent changed it, in a git store of our own.
 
 Before the first call of a turn that may change files, the project's files are recorded in
-`checkpoints/store` of the home: a bare repository with one chain of commits for each project
+`checkpoints/store` of the home: a bare repository with a commit without parents for each record
 (`refs/hermes/<project>/<number>`). The project's own repository, index, hooks and configuration
 are never touched or read. `/rollback` lists, compares and restores; restoring records the present
-first, so that it can be undone, too. What a record leaves out (files that are too large, or that
-the project ignores) it does not touch: the names of large ones are in the message of its commit.
+first, so that it can be undone, too, and with it whatever is written over, however large. Files
+that a record left out for their size are named in its message and stay as they are.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -78,18 +78,18 @@ class Checkpoints:
         """Bring a project, or one file of it, back to a record."""
         async with self._lock(folder):
             wanted = await self._find(folder, number)
-            await self._take(folder, f"before the rollback to {number}")
-            now, _ = await self._tree(folder)
+            listed = await self._git(folder, "ls-tree", "-rz", "--name-only", wanted.commit)
+            recorded = frozenset(listed.split("\0")[:-1])
+            now = await self._take(folder, f"before the rollback to {number}", recorded)
+            message = await self._git(folder, "log", "-1", "--format=%b", wanted.commit)
+            too_large = frozenset(json.loads(message)) if message else frozenset[str]()
             paths = ("--", name) if name else ()
             text = await self._git(
                 folder, "diff", "--name-status", "--no-renames", "-z", now, wanted.commit, *paths
             )
             words = text.split("\0")[:-1]
-            changes = list(zip(words[0::2], words[1::2], strict=True))
-            left = await asyncio.to_thread(
-                _untouched, Path(folder), changes, await self._left_out(folder, wanted)
-            )
-            changes = [each for each in changes if each[1] not in left]
+            pairs = list(zip(words[0::2], words[1::2], strict=True))
+            changes = [pair for pair in pairs if pair[1] not in too_large]
             back = [path for state, path in changes if state != "D"]
             if back:
                 listed = "\0".join(back)
@@ -97,32 +97,36 @@ class Checkpoints:
                 await self._git(folder, "checkout-index", "-f", "-z", "--stdin", stdin=listed)
             for path in (path for state, path in changes if state == "D"):
                 await asyncio.to_thread(_remove, Path(folder), path)
-            return Restored(changed=[path for _, path in changes], left=sorted(left))
+            left = sorted(too_large if not name else too_large & {name})
+            return Restored(changed=[path for _, path in changes], left=left)
 
-    async def _left_out(self, folder: str, record: Snapshot) -> set[str]:
-        body = await self._git(folder, "show", "-s", "--format=%b", record.commit)
-        return set(json.loads(body)) if body.startswith("[") else set()
-
-    async def _take(self, folder: str, why: str) -> None:
+    async def _take(self, folder: str, why: str, whole: frozenset[str] = frozenset()) -> str:
+        """Record a project, files in `whole` however large they are; return the tree."""
         if not self._store.exists():
             await self._run(["git", "init", "-q", "--bare", str(self._store)], "/")
-        (tree, large), kept = await self._tree(folder), await self.snapshots(folder)
+        (tree, too_large), kept = await self._tree(folder, whole), await self.snapshots(folder)
         if kept and await self._git(folder, "rev-parse", f"{kept[0].commit}^{{tree}}") == tree:
-            return
-        parent = ("-p", kept[0].commit) if kept else ()
-        words = (why or "a turn", *([json.dumps(large)] if large else []))
-        message = [word for each in words for word in ("-m", each)]
-        commit = await self._git(folder, "commit-tree", tree, *parent, *message)
+            return tree
+        body = ("-m", json.dumps(too_large)) if too_large else ()
+        commit = await self._git(folder, "commit-tree", tree, "-m", why or "a turn", *body)
         number = kept[0].number + 1 if kept else 1
         await self._git(folder, "update-ref", f"{self._refs(folder)}/{number}", commit)
         await self._prune(folder, kept)
+        return tree
 
     async def _prune(self, folder: str, kept: list[Snapshot]) -> None:
         settings = self._settings()
         oldest = datetime.now(UTC) - timedelta(days=settings.retention_days)
-        for place, each in enumerate(kept, start=2):
-            if place > settings.max_snapshots or (settings.auto_prune and each.at < oldest):
-                await self._git(folder, "update-ref", "-d", f"{self._refs(folder)}/{each.number}")
+        outdated = [
+            each
+            for place, each in enumerate(kept, start=2)
+            if place > settings.max_snapshots or (settings.auto_prune and each.at < oldest)
+        ]
+        for each in outdated:
+            await self._git(folder, "update-ref", "-d", f"{self._refs(folder)}/{each.number}")
+        if outdated:  # what other projects are recording at this moment has no name yet
+            options = ("-c", "gc.pruneExpire=1.hour.ago", "-c", "gc.autoDetach=false")
+            await self._git(folder, *options, "gc", "--auto", "--quiet")
 
     async def _find(self, folder: str, number: int) -> Snapshot:
         for each in await self.snapshots(folder):
@@ -130,8 +134,10 @@ class Checkpoints:
                 return each
         raise NotFound(f"There is no checkpoint {number} of {folder}.", hint="List them: /rollback")
 
-    async def _tree(self, folder: str) -> tuple[str, list[str]]:
-        """Write the project's files into the store; return the tree, and what is too large."""
+    async def _tree(
+        self, folder: str, whole: frozenset[str] = frozenset()
+    ) -> tuple[str, list[str]]:
+        """Write the project's files into the store; return the tree and what is too large."""
         limit = self._settings().max_file_size_mb
         exclude = self._store / "info" / "exclude"
         wanted = "\n".join(LEFT_OUT) + "\n"
@@ -139,11 +145,14 @@ class Checkpoints:
         listed = await self._git(
             folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"
         )
-        names = listed.split("\0")[:-1]
-        fitting, large = await asyncio.to_thread(_fitting, Path(folder), names, limit * 2**20)
+        names = dict.fromkeys([*listed.split("\0")[:-1], *whole])
+        sizes = await asyncio.to_thread(_sizes, Path(folder), names)
+        fitting = [name for name in sizes if sizes[name] <= limit * 2**20 or name in whole]
         await self._git(folder, "read-tree", "--empty")
         await self._git(folder, "update-index", "--add", "-z", "--stdin", stdin="\0".join(fitting))
-        return await self._git(folder, "write-tree"), large
+        tree = await self._git(folder, "write-tree")
+        kept = frozenset(fitting)
+        return tree, [name for name in sizes if name not in kept]
 
     def _refs(self, folder: str) -> str:
         return f"refs/hermes/{_project(folder)}"
@@ -189,20 +198,14 @@ def _written(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
 
 
-def _fitting(folder: Path, names: list[str], limit: int) -> tuple[list[str], list[str]]:
-    """Return the files that are there and fit, and those that are too large."""
-    there = [name for name in names if (folder / name).is_symlink() or (folder / name).is_file()]
-    large = [name for name in there if (folder / name).lstat().st_size > limit]
-    return [name for name in there if name not in set(large)], large
-
-
-def _untouched(folder: Path, changes: list[tuple[str, str]], left_out: set[str]) -> set[str]:
-    """Return what must stay: what is there but in no record, and what the wanted one left out."""
-    return {
-        path
-        for state, path in changes
-        if (state == "A" and os.path.lexists(folder / path)) or (state == "D" and path in left_out)
-    }
+def _sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """Return the files that are there."""
+    found = {}
+    for name in names:
+        path = folder / name
+        if path.is_symlink() or path.is_file():
+            found[name] = path.lstat().st_size
+    return found
 
 
 def _remove(folder: Path, name: str) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import Tool, tool
-from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.errors import HermesError, MissingExtra
 from hermes.domain.settings import Settings
 from hermes.domain.settings.agent import McpServerSettings
 from hermes.domain.tools import Need, Parallel, ToolContext, ToolResult, ToolSpec
@@ -105,8 +105,12 @@ class McpServers:
         ]
         await self._leave(gone)
         new = [name for name in servers if name not in self._connections]
-        if new:
-            client = await asyncio.to_thread(_client_module)
+        try:
+            client = await asyncio.to_thread(client_module) if new else None
+        except MissingExtra as error:
+            log.warning("%s %s", error.message, error.hint)
+            client = None
+        if client is not None:
             parts = client.McpParts(
                 tokens=self._tokens,
                 redact=self._redact,
@@ -162,13 +166,11 @@ def wanted(settings: Settings) -> dict[str, McpServerSettings]:
     return {n: s for n, s in settings.mcp_servers.items() if s.enabled and (s.command or s.url)}
 
 
-def _client_module() -> Any:
+def client_module() -> Any:
     try:
         from hermes.agent.mcp import client  # noqa: PLC0415 - a second, and few have servers
     except ImportError as error:
-        raise ConfigError(
-            "MCP servers need the package `mcp`.", hint="pip install 'hermes[mcp]'"
-        ) from error
+        raise MissingExtra("mcp", "An MCP server") from error
     return client
 
 

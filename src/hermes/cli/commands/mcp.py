@@ -133,16 +133,17 @@ def login_command(name: str, agent: str) -> None:
 
 
 def _met(home: HermesHome, name: str, server: McpServerSettings, *, login: bool) -> None:
-    from hermes.agent.mcp.client import McpConnection, McpParts  # noqa: PLC0415 - a second to load
-    from hermes.agent.mcp.servers import tool_name  # noqa: PLC0415
+    from hermes.agent.mcp.servers import client_module, tool_name  # noqa: PLC0415
+
+    client = client_module()
 
     async def show(address: str) -> None:
         click.echo(f"Open this address to sign in:\n{address}")
 
-    parts = McpParts(
+    parts = client.McpParts(
         tokens=home.root / "mcp-tokens", stderr=sys.stderr, on_login=show if login else None
     )
-    connection = McpConnection(name, server, parts)
+    connection = client.McpConnection(name, server, parts)
     asyncio.run(connection.once())
     click.echo(f"{name}: {len(connection.tools)} tools")
     for tool in connection.tools:

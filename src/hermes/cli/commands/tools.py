@@ -17,6 +17,7 @@ from hermes.config.edit import set_value, unset_value
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig
 from hermes.domain.errors import UsageError
+from hermes.domain.platforms import platforms
 
 EVERYWHERE = "all"
 
@@ -41,6 +42,7 @@ def command() -> None:
 def list_command(platform: str, as_json: bool) -> None:
     """List toolsets and tools, and which of them the agent has at a door."""
     loaded = loaded_config()
+    _check_door(platform)
     platform = "cli" if platform == EVERYWHERE else platform
     sets = by_toolset({name: tool.toolset for name, tool in installed_tools().items()})
     disabled = loaded.config.agent.disabled_toolsets
@@ -91,6 +93,7 @@ def _switch(names: Sequence[str], platform: str, *, on: bool) -> None:
     toolset_of = {name: tool.toolset for name, tool in installed_tools().items()}
     sets = by_toolset(toolset_of)
     _check(names, {*sets, *toolset_of, *composites()})
+    _check_door(platform)
     wanted = expanded(names)
     disabled = loaded.config.agent.disabled_toolsets
     if platform == EVERYWHERE:
@@ -150,6 +153,15 @@ def _check(names: Sequence[str], known: set[str]) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean `{near[0]}`?" if near else "See them with: hermes tools list"
             raise UsageError(f"There is no toolset or tool `{name}`.", hint=hint)
+
+
+def _check_door(name: str) -> None:
+    own = (each.removeprefix("hermes-") for each in composites() if each.startswith("hermes-"))
+    known = {EVERYWHERE, *platforms(), *(each.replace("-", "_") for each in own)}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(sorted(known))}."
+        raise UsageError(f"There is no door `{name}`.", hint=hint)
 
 
 def _write(key: str, names: Sequence[str], usual: Sequence[str]) -> None:

@@ -307,12 +307,10 @@ async def rollback(context: CommandContext, invocation: Invocation) -> None:
         await context.reply(text[:20_000] or "Nothing has changed since then.")
         return
     done = await store.restore(folder, int(number), " ".join(words[1:]))
-    text = f"Back at {number}: nothing was different."
-    if done.changed:
-        names = ", ".join(done.changed[:20])
-        text = f"Back at {number}: {count(len(done.changed), 'file')} changed ({names})."
+    names = f"{count(len(done.changed), 'file')} changed ({', '.join(done.changed[:20])})"
+    text = f"Back at {number}: {names if done.changed else 'nothing was different'}."
     if done.left:
-        text += f"\nLeft as they are, not in every record: {', '.join(done.left[:20])}."
+        text += f" Too large for the checkpoint, so left as they are: {', '.join(done.left[:20])}."
     await context.reply(text)
 
 

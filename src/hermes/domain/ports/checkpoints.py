@@ -16,7 +16,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 class Restored(Struct, frozen=True, kw_only=True):
     changed: list[str]
     left: list[str]
-    """Files that stay as they are, since a record has left them out."""
+    """Files that the record left out for their size: they stay as they are."""
 
 
 class CheckpointStore(Protocol):

@@ -98,10 +98,12 @@ class BackgroundProcesses:
         )
         self._processes[process.id] = process
         if command.listed:
-            process.child.when_exited(lambda: self._tell_end(process, command.notify_on_complete))
+            process.child.when_exited(
+                lambda: self._tell_end(process, aloud=command.notify_on_complete)
+            )
         return process.info()
 
-    def _tell_end(self, process: _Process, aloud: bool) -> None:
+    def _tell_end(self, process: _Process, *, aloud: bool) -> None:
         if process.id not in self._processes:
             return  # ended because the session did
         if not aloud:
