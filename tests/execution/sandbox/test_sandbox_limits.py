@@ -127,7 +127,7 @@ async def test_all_processes_of_a_session_share_its_memory(tmp_path: Path) -> No
     """Each of them stays below the limit; together they do not."""
     boxes = Boxes("sandbox", tmp_path / "hermes", container_memory=200)
     env = await boxes.open()
-    hog = "python3 -c 'x = bytearray(100 << 20); import time; time.sleep(20)'"
+    hog = "python3 -c 'x = bytearray(100 << 20); import time; time.sleep(6)'"
     result = await sh(env, f"for i in 1 2 3 4 5; do {hog} & done; wait; echo over", timeout=40)
     alive = await says(env, "pgrep -c python3; true")
     assert alive in {"0", ""}
