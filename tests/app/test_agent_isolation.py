@@ -335,6 +335,7 @@ async def test_mcp_servers_and_budgets_are_those_of_the_agent(tmp_path: Path) ->
             assert error is not None
             assert error.code == "budget"
             assert "Today this agent has used" in error.message
+            assert "config set agents.poor.settings.budget.day_tokens" in error.hint
             assert (await used("a", "2"))[1] is None
             servers = app.tools.servers
             kept = servers.of(app.agent("a"))

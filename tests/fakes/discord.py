@@ -48,11 +48,11 @@ class Refused(Exception):
 
 
 class FakeDiscord:
-    def __init__(self, *, beat: float = 41.25) -> None:
-        self.token = TOKEN
+    def __init__(self, *, beat: float = 41.25, token: str = TOKEN, bot: str = BOT) -> None:
+        self.token, self.bot = token, bot
         self.beat = beat
-        self.users: dict[str, dict[str, Any]] = {BOT: _user(BOT, "Hermes", bot=True)}
-        self.roles: dict[str, list[str]] = {BOT: ["777"]}
+        self.users: dict[str, dict[str, Any]] = {bot: _user(bot, "Hermes", bot=True)}
+        self.roles: dict[str, list[str]] = {bot: ["777"]}
         """Person -> roles in the guild."""
         self.channels: dict[str, dict[str, Any]] = {
             GENERAL: {"id": GENERAL, "type": 0, "name": "general", "guild_id": GUILD, "position": 0}
@@ -241,7 +241,7 @@ class FakeDiscord:
         raise Refused(404, 10008, "Unknown Message")
 
     def replies(self, channel: str) -> list[dict[str, Any]]:
-        own = [each for each in self.messages.get(channel, ()) if each["author"]["id"] == BOT]
+        own = [each for each in self.messages.get(channel, ()) if each["author"]["id"] == self.bot]
         return [each for each in own if not each["flags"] & 64]
 
     def texts(self, channel: str) -> list[str]:
@@ -309,7 +309,12 @@ class FakeDiscord:
         session.socket = socket
         self.sessions.append(session)
         url = f"ws://127.0.0.1:{self.port}/gateway"
-        ready = {"v": 10, "user": self.users[BOT], "session_id": session.id, "private_channels": []}
+        ready = {
+            "v": 10,
+            "user": self.users[self.bot],
+            "session_id": session.id,
+            "private_channels": [],
+        }
         ready |= {"resume_gateway_url": url, "guilds": [{"id": GUILD, "unavailable": True}]}
         self._tell(session, "READY", ready | {"application": {"id": APP, "flags": 0}})
         self._tell(session, "GUILD_CREATE", self._guild())
@@ -343,7 +348,7 @@ class FakeDiscord:
             "roles": [{"id": GUILD, "name": "@everyone"}],
             "channels": [each for each in own if each["type"] not in (10, 11, 12)],
             "threads": [each for each in own if each["type"] in (10, 11, 12)],
-            "members": [self._member(BOT) | {"user": self.users[BOT]}],
+            "members": [self._member(self.bot) | {"user": self.users[self.bot]}],
             "emojis": [],
             "features": [],
             "member_count": 2,
@@ -397,7 +402,7 @@ class FakeDiscord:
         reaction = rf"{message}/reactions/(?P<emoji>[^/]+)/@me"
         original = r"/webhooks/(?P<app>\d+)/(?P<token>[^/]+)/messages/@original"
         return [
-            ("GET /users/@me", lambda **_: self.users[BOT]),
+            ("GET /users/@me", lambda **_: self.users[self.bot]),
             ("GET /oauth2/applications/@me", lambda **_: _application()),
             ("GET /gateway/bot", lambda **_: self._address()),
             ("POST /users/@me/channels", self._open_private),
@@ -466,7 +471,7 @@ class FakeDiscord:
                 }
                 raise Refused(400, 50035, "Invalid Form Body", errors=errors)
             reference = None
-        message = self._message(channel, self.users[BOT], content)
+        message = self._message(channel, self.users[self.bot], content)
         message |= {"components": body.get("components") or [], "flags": body.get("flags", 0)}
         message["attachments"] = [self.attach(name, content) for name, content in files]
         if reference:
@@ -486,7 +491,7 @@ class FakeDiscord:
 
     def _edit(self, channel: str, message: str, body: Any, **_: Any) -> Any:
         found = self.find(channel, message)
-        if found["author"]["id"] != BOT:
+        if found["author"]["id"] != self.bot:
             raise Refused(403, 50005, "Cannot edit a message authored by another user")
         _check_length(body.get("content") or "")
         found.setdefault("history", []).append(found["content"])
@@ -509,12 +514,12 @@ class FakeDiscord:
         self.find(channel, message)
         if message in self.channels:
             raise Refused(400, 160004, "A thread has already been created for this message")
-        return self.thread(message, channel, BOT, name=_thread_name(body))
+        return self.thread(message, channel, self.bot, name=_thread_name(body))
 
     def _new_thread(self, channel: str, body: Any, **_: Any) -> Any:
         if self.channels[channel]["type"] == 15 and "message" not in body:
             raise Refused(400, 50035, "Invalid Form Body")
-        return self.thread(self.snowflake(), channel, BOT, name=_thread_name(body))
+        return self.thread(self.snowflake(), channel, self.bot, name=_thread_name(body))
 
     def _member_of(self, user: str, **_: Any) -> Any:
         if user not in self.users:
@@ -538,7 +543,7 @@ class FakeDiscord:
         known["answer"] = body
         if body["type"] in (4, 5):
             channel, data = known["channel"], body.get("data") or {}
-            message = self._message(channel, self.users[BOT], data.get("content", ""))
+            message = self._message(channel, self.users[self.bot], data.get("content", ""))
             message["flags"] = data.get("flags", 0) | (128 if body["type"] == 5 else 0)
             known["message"] = message
             self.messages[channel].append(message)

@@ -58,7 +58,8 @@ class Posted(Struct, kw_only=True):
 
 
 class FakeSlack:
-    def __init__(self, teams: dict[str, str] | None = None) -> None:
+    def __init__(self, teams: dict[str, str] | None = None, app_token: str = APP_TOKEN) -> None:
+        self.app_token = app_token
         self.teams = teams or {TEAM: TOKEN}
         """Team -> token of the bot there."""
         self.messages: dict[str, list[Posted]] = defaultdict(list)
@@ -340,7 +341,7 @@ class FakeSlack:
         team = next((each for each, token in self.teams.items() if token == given), "")
         self.calls.append((method, params))
         if method == "apps.connections.open":
-            if given != APP_TOKEN:
+            if given != self.app_token:
                 raise ApiError("invalid_auth")
             ticket = f"t{next(self._numbers)}"
             self._tickets.add(ticket)

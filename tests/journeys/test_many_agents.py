@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import yaml
 
 from fakes.api_gateway import ApiGateway, api_config, running_api
 from fakes.command import Hermes
-from fakes.gateway import gateway_config
+from fakes.discord import FakeDiscord
+from fakes.gateway import GatewayProcess, gateway_config
 from fakes.model import FakeModelServer, RecordedRequest, Script, Step
+from fakes.slack import FakeSlack
+from fakes.slack_kit import slack_platform
 from fakes.telegram import FakeTelegram
 
 ANN, BEN, GROUP = 777, 778, -1008
@@ -297,6 +301,66 @@ WEBHOOKS = [
     ("/p/writer/webhooks/ci", 404),
     ("/p/coder/webhooks/any", 404),
 ]
+
+
+async def test_agents_have_bots_of_their_own_on_discord_and_slack(tmp_path: Path) -> None:
+    own = FakeDiscord(token="the-bot-of-the-coder", bot="900000000000000077")
+    apart = FakeSlack({"T2": "xoxb-2222222222-coder"}, "xapp-1-3333333333-coder")
+    async with (
+        FakeModelServer(ECHO) as model,
+        FakeDiscord() as discord,
+        FakeSlack() as slack,
+        own,
+        apart,
+    ):
+        home = Hermes(tmp_path).home
+        give_home(home, model.base_url)
+        with (home / "agents" / "coder" / ".env").open("a") as file:
+            file.write(f"DISCORD_BOT_TOKEN={own.token}\nSLACK_APP_TOKEN={apart.app_token}\n")
+            file.write(f"SLACK_BOT_TOKEN={apart.teams['T2']}\n")
+        there = {
+            name: {"extra": {"base_url": each.base_url}}
+            for name, each in (("discord", own), ("slack", apart))
+        }
+        agents = {
+            "coder": {**AGENTS["coder"], "settings": {"platforms": there}},
+            "writer": AGENTS["writer"],
+        }
+        at = {"enabled": True, "token": discord.token, "allow_all_users": True}
+        at["extra"] = {"base_url": discord.base_url}
+        # The older shape of routes, in which the most specific one counts.
+        older = [
+            {"platform": "slack", "profile": "default"},
+            {"platform": "slack", "chat_id": "C9", "profile": "writer"},
+        ]
+        config = {
+            "platforms": {"discord": at, "slack": slack_platform(slack)},
+            "auxiliary": {"title_generation": {"enabled": False}},
+            "agents": agents,
+            "gateway": {"profile_routes": older},
+        }
+        gateway = GatewayProcess(Hermes(tmp_path, model.base_url, config))
+        await gateway.start()
+        try:
+            for fake in (discord, own):
+                await fake.until(partial(getattr, fake, "connected"))
+                fake.say(fake.private("701"), "701", f"hello {fake.bot}")
+            await slack.until(lambda: slack.sockets)
+            await apart.until(lambda: apart.sockets)
+            slack.say("D1", "U1", "hello main")
+            slack.say("C9", "U1", "<@UBOT> hello writer")
+            apart.say("D2", "U1", "hello coder")
+            for fake in (discord, own):
+                await fake.until(partial(fake.replies, fake.private("701")))
+            await slack.until(lambda: slack.replies("D1") and slack.replies("C9"), 30)
+            await apart.until(lambda: apart.replies("D2"), 30)
+            seen = seen_texts(model)
+            words = ("main", "writer", "coder", discord.bot, own.bot)
+            asked = [next(seen[text] for text in seen if f"hello {word}" in text) for word in words]
+            models = ["fake-1", "prose-1", "code-1", "fake-1", "code-1"]
+            assert [each.body["model"] for each in asked] == models
+        finally:
+            await gateway.kill()
 
 
 async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> None:

@@ -64,27 +64,29 @@ WRAP_UP_SHARE = 0.9
 
 async def check_spend(services: AgentServices, agent_id: str, session_id: str) -> None:
     limits, spent_by = services.settings().budget, services.ledger.spent
+    own = limits != services.settings.general().budget
+    key = f"agents.{agent_id}.settings.budget" if own else "budget"
     if limits.session_tokens is not None or limits.session_usd is not None:
         spent = await spent_by(session_id=session_id)
-        _compare("session", spent.tokens, limits.session_tokens, "tokens")
-        _compare("session", spent.cost_usd, limits.session_usd, "usd")
+        _compare(key, "session", spent.tokens, limits.session_tokens, "tokens")
+        _compare(key, "session", spent.cost_usd, limits.session_usd, "usd")
     if limits.day_tokens is not None or limits.day_usd is not None:
         zone = zone_named(services.settings().timezone)
         now = datetime.fromtimestamp(services.clock.now(), zone)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).timestamp()
         spent = await spent_by(agent_id=agent_id, since=midnight)
-        _compare("day", spent.tokens, limits.day_tokens, "tokens")
-        _compare("day", spent.cost_usd, limits.day_usd, "usd")
+        _compare(key, "day", spent.tokens, limits.day_tokens, "tokens")
+        _compare(key, "day", spent.cost_usd, limits.day_usd, "usd")
 
 
-def _compare(period: str, spent: float, limit: float | None, unit: str) -> None:
+def _compare(key: str, period: str, spent: float, limit: float | None, unit: str) -> None:
     if limit is None or spent < limit:
         return
     amount = f"${spent:.4f} of ${limit:.2f}" if unit == "usd" else f"{spent:,} of {limit:,} tokens"
     whose = "This session has" if period == "session" else "Today this agent has"
     raise BudgetExhausted(
         f"{whose} used {amount}, its hard limit.",
-        hint=f"Raise it with: hermes config set budget.{period}_{unit} VALUE"
+        hint=f"Raise it with: hermes config set {key}.{period}_{unit} VALUE"
         + (" (or start a new session)" if period == "session" else ""),
     )
 
