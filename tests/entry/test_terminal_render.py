@@ -1,5 +1,7 @@
 """A turn as it is printed."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -287,6 +289,19 @@ def test_a_diff_is_bounded_and_coloured() -> None:
     assert "line 0" in lines[2]
     assert lines[2].startswith("\x1b[38;2;135;175;95m")
     assert "62 more lines" in lines[-1]
+
+
+def test_a_diff_names_every_file_also_one_that_is_gone() -> None:
+    diff = (
+        "--- a/old.sql\n+++ /dev/null\n@@ -1 +0,0 @@\n--- a comment\n--- a/x\n+++ b/x\n@@ -1 +1 @@"
+    )
+
+    lines = [
+        re.sub(r"\x1b\[[\d;]*m", "", line).strip()
+        for line in diff_lines(diff, Painter(SKIN, TRUE), 60)
+    ]
+
+    assert lines == ["old.sql (deleted)", "@@ -1 +0,0 @@", "--- a comment", "x", "@@ -1 +1 @@"]
 
 
 def test_a_failure_is_shown_with_its_hint() -> None:

@@ -216,8 +216,7 @@ def call_started(
     call: ToolCall, spec: ToolSpec | None, redact: Callable[[str], str]
 ) -> ToolStarted:
     arguments = parse_object(call.arguments) or {}
-    field = spec.label_field if spec else ""
-    value = str(arguments.get(field) or next(iter(arguments.values()), ""))
+    value = _label(arguments, spec) if spec else str(next(iter(arguments.values()), ""))
     return ToolStarted(
         call_id=call.id,
         name=call.name,
@@ -226,6 +225,20 @@ def call_started(
         verb=spec.verb if spec else "",
         label=redact(one_line(value, LABEL_CHARS)),
     )
+
+
+def _label(arguments: dict[str, Any], spec: ToolSpec) -> str:
+    """Return what a call is about: its label, the files that it changes, or what comes first."""
+    value = arguments.get(spec.label_field)
+    if not value and spec.intent is not None:
+        value = list(spec.intent(arguments).writes)
+    value = value or next((each for each in arguments.values() if each), "")
+    if not isinstance(value, list):
+        return str(value)
+    first = value[0]
+    if isinstance(first, dict):
+        first = first.get(spec.label_field) or next(iter(first.values()), "")
+    return f"{first} and {len(value) - 1} more" if len(value) > 1 else str(first)
 
 
 def call_finished(message: ToolMessage, seconds: float) -> ToolFinished:

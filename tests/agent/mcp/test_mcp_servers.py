@@ -184,3 +184,13 @@ async def test_a_server_that_is_not_there_is_told_and_the_others_go_on(tmp_path:
         ((name, tools, trouble),) = mcp.servers.states()
         assert (name, tools) == ("demo", 0)
         assert "/nowhere/at-all" in trouble
+
+
+async def test_without_the_package_servers_are_left_out_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hermes.agent.mcp.client", None)
+    monkeypatch.delattr("hermes.agent.mcp.client", raising=False)
+    async with box(tmp_path, McpServerSettings(command="/bin/true")) as mcp:
+        assert await mcp.names() == []
+        assert "pip install 'hermes-gateway[mcp]'" in mcp.servers.states()[0][2]

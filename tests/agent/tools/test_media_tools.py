@@ -115,6 +115,8 @@ async def test_without_a_service_the_engine_of_the_machine_speaks(tmp_path: Path
         assert text == f"MEDIA:{tmp_path}/a.wav"
         assert (tmp_path / "a.wav").read_bytes()[:4] == b"RIFF"
         assert "must end with" in await tools.text("text_to_speech", text="x", output_path="a.txt")
+        nowhere = await tools.do("text_to_speech", text="Hello", output_path="/proc/a.wav")
+        assert nowhere.outcome is ToolOutcome.ERROR
         tools.settings = Settings(tts=Speech(espeak=SpeechEngine(voice="de")))
         await tools.text("text_to_speech", text="Hello", output_path="b.wav")
         assert (tmp_path / "b.wav").read_bytes() != (tmp_path / "a.wav").read_bytes()

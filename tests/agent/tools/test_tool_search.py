@@ -121,5 +121,10 @@ async def test_calls_that_lead_nowhere_are_told_and_can_be_blocked(box: Toolbox)
     box.tools = Guarded(eyes, LoopGuardrails(hard_stop_enabled=True, hard_stop_after=stop))
     outcomes = [(await box.do("look", word="bad")).outcome for _ in range(3)]
     assert outcomes == [ToolOutcome.ERROR, ToolOutcome.ERROR, ToolOutcome.REFUSED]
+    # A command that fails is one, although its tool has done what it should.
+    box.tools = Guarded(ToolRegistry(["terminal"]))
+    ended = [await box.text("terminal", command="false") for _ in range(2)]
+    assert "has now failed 2 times" in ended[1]
+    assert "failed" not in await box.text("terminal", command="true")
     box.tools = Guarded(eyes, LoopGuardrails(warnings_enabled=False))
     assert {await box.text("look", word="bad") for _ in range(4)} == {"It is not there."}

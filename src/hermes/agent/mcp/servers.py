@@ -57,6 +57,8 @@ class McpServers:
         self._connections: dict[str, tuple[McpConnection, asyncio.Task[None]]] = {}
         self._seen: Mapping[str, McpServerSettings] = {}
         self._tools: tuple[Tool, ...] | None = ()
+        self._missing = ""
+        """What keeps every server away."""
         self._asked: dict[str, deque[float]] = {}
 
     @property
@@ -67,7 +69,9 @@ class McpServers:
         """Return name, number of tools and trouble of each server."""
         found = {name: connection for name, (connection, _) in self._connections.items()}
         return [
-            (name, len(found[name].tools), found[name].error) if name in found else (name, 0, "")
+            (name, len(found[name].tools), found[name].error)
+            if name in found
+            else (name, 0, self._missing)
             for name in self.names
         ]
 
@@ -108,7 +112,8 @@ class McpServers:
         try:
             client = await asyncio.to_thread(client_module) if new else None
         except MissingExtra as error:
-            log.warning("%s %s", error.message, error.hint)
+            self._missing = f"{error.message} {error.hint}"
+            log.warning("MCP servers are left out: %s", self._missing)
             client = None
         if client is not None:
             parts = client.McpParts(

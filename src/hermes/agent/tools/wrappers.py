@@ -217,6 +217,9 @@ class Guarded(ToolWrapper):
 
     def _count(self, call: ToolCall, result: ToolResult) -> None:
         key, spec = (call.name, call.arguments), self.spec(call.name)
+        if result.failure and result.outcome is not ToolOutcome.ERROR:
+            self._call_failures[key] += 1  # a command that ended with an error
+            return
         if result.outcome is ToolOutcome.ERROR:
             self._call_failures[key] += 1
             self._tool_failures[call.name] += 1

@@ -345,10 +345,26 @@ def _flat(text: str) -> str:
 
 
 def diff_lines(diff: str, paint: Painter, cells: int, most: int = DIFF_LINES) -> list[str]:
-    lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "diff ", "index "))]
+    lines = _with_names(diff.splitlines())
     shown = [_diff_line(line, paint, cells) for line in lines[:most]]
     if len(lines) > most:
         shown.append(paint(f"  … {len(lines) - most} more lines", "banner_dim"))
+    return shown
+
+
+def _with_names(lines: list[str]) -> list[str]:
+    """Return a diff with one line of heading for each file, which begins with `+++ `."""
+    shown: list[str] = []
+    before = ""
+    """The `--- ` line of a heading whose other half comes next."""
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("--- ") and after.startswith("+++ "):
+            before = line[4:].removeprefix("a/")
+        elif before:
+            shown.append(f"+++ {before} (deleted)" if line == "+++ /dev/null" else line)
+            before = ""
+        elif not line.startswith(("diff ", "index ")):
+            shown.append(line)
     return shown
 
 

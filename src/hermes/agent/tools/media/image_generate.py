@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
 from hermes.agent.tools.media.speech import FOLDER
-from hermes.agent.tools.media.vision import picture
+from hermes.agent.tools.media.vision import picture, picture_intent
 from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.inbound import ENDINGS, image_type
 from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec, WebRequest
@@ -111,6 +111,7 @@ TOOL = tool(
         emoji="🎨",
         verb="paint",
         label_field="prompt",
+        intent=picture_intent,
         needs=frozenset({Need.FETCH}),
     ),
     check=_available,

@@ -80,9 +80,9 @@ async def _by_service(
 _ENGINE = """
 command -v espeak-ng >/dev/null 2>&1 || exit 90
 umask 077; mkdir -p -- {folder} || exit 1
-if [ {ending} = .wav ]; then espeak-ng -v {voice} --stdin -w {path} && printf %s {path}; exit; fi
-command -v ffmpeg >/dev/null 2>&1 || {{
-  espeak-ng -v {voice} --stdin -w {path}.wav && printf %s {path}.wav; exit; }}
+wav() {{ espeak-ng -v {voice} --stdin -w "$1" && [ -s "$1" ] && printf %s "$1" || exit 91; exit; }}
+if [ {ending} = .wav ]; then wav {path}; fi
+command -v ffmpeg >/dev/null 2>&1 || wav {path}.wav
 espeak-ng -v {voice} --stdin --stdout | ffmpeg -loglevel error -y -i - {path} && printf %s {path}
 """
 
@@ -102,6 +102,8 @@ async def _by_engine(said: str, path: str, voice: str, context: ToolContext) -> 
             "There is no speech engine where commands run.",
             hint="Install espeak-ng there, or set tts.openai or VOICE_TOOLS_OPENAI_KEY.",
         )
+    if result.exit_code == 91:
+        raise UsageError(f"{path} cannot be written.", hint="Choose another output_path.")
     if result.exit_code:
         raise HermesError(f"Speaking failed: {result.output.strip()[:300]}")
     return result.output.strip().splitlines()[-1]

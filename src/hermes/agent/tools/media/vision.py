@@ -1,7 +1,7 @@
 """vision_analyze: a picture, looked at by the model itself or by one that sees."""
 
 import base64
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -49,9 +49,12 @@ async def picture(source: str, context: ToolContext) -> bytes:
     return data
 
 
-def _intent(arguments: dict[str, object]) -> Intent:
-    source = str(arguments.get("image_url") or "")
-    return Intent() if source.startswith(("http://", "https://")) else Intent(reads=(source,))
+def picture_intent(arguments: dict[str, Any]) -> Intent:
+    """Return which files a call shows to others as pictures."""
+    further = arguments.get("reference_image_urls")
+    given = [arguments.get("image_url"), *(further if isinstance(further, list) else [further])]
+    sources = [str(each) for each in given if each]
+    return Intent(reads=tuple(s for s in sources if not s.startswith(("http://", "https://"))))
 
 
 TOOL = tool(
@@ -63,7 +66,7 @@ TOOL = tool(
         verb="look at",
         label_field="image_url",
         replay_safe=True,
-        intent=_intent,
+        intent=picture_intent,
         needs=frozenset({Need.FETCH}),
     ),
 )
