@@ -9,8 +9,8 @@ from each of the three buckets of its chat; the figures are data of the platform
   holds up nobody else and nobody starves.
 - Everything else only takes what is left over: while a final queues it gets nothing, and of
   each bucket a reserve is kept, so that an answer finds room in a group where people typed and
-  reacted a moment ago. A preview waits a moment and is dropped; reactions and typing leave one
-  more token than previews, and typing never waits. What is to be done some time (taking
+  reacted a moment ago. A preview or a reaction waits a moment and is dropped; typing leaves one
+  more token and never waits. What is to be done some time (taking
   placeholders away, the last mark) waits however long that takes, and leaves a third of the
   reserve: the next to ask is answered at once.
 - A platform counts a call when it arrives, which may be a while after it was begun. So a call
@@ -104,7 +104,7 @@ class Bucket:
             return 0
         if urgency is Urgency.SOME_TIME:
             return min(max(1, self._rate.reserve // 3), self._rate.burst - 1)
-        more = 0 if urgency is Urgency.PREVIEW else 1
+        more = int(urgency is Urgency.TYPING)
         return min(self._rate.reserve + more, self._rate.burst - 1)
 
 

@@ -190,10 +190,28 @@ async def test_what_was_said_before_a_connection_was_missed() -> None:
             discord.say(private, ANN, f"missed {forgotten}")
         async with discord_adapter(discord) as adapter, receiving(adapter, sink):
             await sink.until(lambda: len(sink.texts) == 4)
-    assert {each.text.split()[0]: each.missed for each in sink.messages.values()} == {
-        "live": False,
-        "missed": True,
+            discord.say(private, ANN, "live again")
+            discord.say(private, ANN, "live at once")
+            await sink.until(lambda: len(sink.texts) == 6)
+    assert {each.text: each.missed for each in sink.messages.values()} == {
+        "live False": False,
+        "missed False": True,
+        "live True": False,
+        "missed True": True,
+        "live again": False,
+        "live at once": False,
     }
+
+
+async def test_what_is_said_together_in_a_chat_that_nobody_knew_is_live() -> None:
+    async with FakeDiscord() as discord, discord_adapter(discord) as adapter:
+        sink, private = RememberingSink(), discord.private(ANN)
+        async with receiving(adapter, sink):
+            await discord.until(lambda: discord.connected)
+            for number in range(3):
+                discord.say(private, ANN, f"part {number}")
+            await sink.until(lambda: len(sink.texts) == 3)
+        assert not any(each.missed for each in sink.messages.values())
 
 
 async def test_a_silent_connection_is_given_up() -> None:

@@ -357,12 +357,24 @@ async def test_the_token_is_neither_logged_nor_part_of_an_error(
 async def test_updates_are_asked_for_in_the_form_telegram_documents(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
         async with receiving(adapter, RememberingSink()):
-            await telegram.until(lambda: telegram.called("getUpdates"))
-        methods = [call.method for call in telegram.calls[:3]]
-        assert methods == ["getme", "deletewebhook", "getupdates"]
+            await telegram.until(lambda: len(telegram.called("getUpdates")) == 2)
+        methods = [call.method for call in telegram.calls[:4]]
+        assert methods == ["getme", "deletewebhook", "getupdates", "getupdates"]
         assert telegram.calls[1].params == {"drop_pending_updates": False}
-        assert json.loads(json.dumps(telegram.calls[2].params)) == {
+        assert telegram.calls[2].params["timeout"] == 0, "what waits is not waited for"
+        assert json.loads(json.dumps(telegram.calls[3].params)) == {
             "timeout": 30,
             "limit": 100,
             "allowed_updates": ["message", "channel_post", "callback_query"],
         }
+
+
+async def test_what_waited_for_the_gateway_was_missed(tmp_path: Path) -> None:
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        telegram.say(5, 5, "while away")
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: len(telegram.called("getUpdates")) == 3)
+            telegram.say(5, 5, "now")
+            await sink.until(lambda: len(sink.texts) == 2)
+        assert [each.missed for each in sink.messages.values()] == [True, False]

@@ -77,7 +77,8 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         self._channels: dict[str, ChannelWire] = {}
         self._interactions: intake.Recent[_Interaction] = intake.Recent()
         self._unopened: intake.Recent[str] = intake.Recent()  # threads, and why
-        self._begun, self._live = False, ""  # the message that is just coming in
+        self._begun, self._live = False, 0
+        """The message that is just coming in: what is older was missed; 0: all of it was."""
         self._sink: port.InboundSink
         self._hand_over: HandOver
 
@@ -117,6 +118,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
 
     async def _take(self, event: wire.Received) -> Meanings:
         """Handle an event; return what it means if it is a message."""
+        self._live = 0
         if event.name in wire.PLACES:
             self._know(event.data)
         elif event.name == "GUILD_CREATE":
@@ -125,14 +127,12 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
             await self._begin(event)
         elif (message := read_leniently(event.data, PostWire)) is not None:
             await self._channel(message.channel_id, event.data.get("guild_id"))
-            self._live = message.name
+            self._live = 0 if event.missed else number(message.id)
             await self._history.read([message.channel_id], self._hand_over)
-            return await self._meaning(message.channel_id, [message], missed=event.missed)
+            return await self._meaning(message.channel_id, [message])
         return []
 
-    async def _meaning(
-        self, place: str, messages: Sequence[PostWire], *, missed: bool = True
-    ) -> Meanings:
+    async def _meaning(self, place: str, messages: Sequence[PostWire]) -> Meanings:
         """Say what the messages of a channel mean that were not seen yet."""
         found: Meanings = []
         channel, rules = self._channels[place], self._rules()
@@ -155,7 +155,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
                 member = read_leniently(told, inbound.MemberWire) or inbound.MemberWire()
                 sender = replace(item.message.sender, roles=member.roles)
                 item = replace(item, message=replace(item.message, sender=sender))
-            late = missed and message.name != self._live
+            late = not 0 < self._live <= number(message.id)
             found.append((message, replace(item, missed=late) if isinstance(item, Heard) else None))
         return found
 

@@ -31,8 +31,6 @@ _CONFLICTS = 4
 _CONFLICT_WINDOW = 300.0
 _TOO_QUICK = 0.2
 """A server that answers empty polls at once does not hold them; it is not hammered."""
-_AT_ONCE = 1.0
-"""Seconds within which a poll brings what waits already."""
 _CHECK_SECONDS = 60.0
 _CHECKS = 5
 Check = Callable[[], Awaitable[None]]
@@ -93,7 +91,7 @@ class Polling:
         self._patience = Patience(clock)
         self._conflicts: list[float] = []
         self.behind = True
-        """What comes was said before: no poll had to wait since the last trouble."""
+        """There may be something that was said before: the next poll need not wait for more."""
 
     async def run(
         self,
@@ -120,11 +118,11 @@ class Polling:
                 await self._overcome(failure, sink)
                 continue
             self._patience.worked()
-            self.behind = self.behind and bool(found) and loop.time() - asked_at < _AT_ONCE
             sink.alive()
             if not found:
-                if loop.time() - asked_at < _TOO_QUICK:
+                if loop.time() - asked_at < _TOO_QUICK and not self.behind:
                     await self._clock.sleep(1.0)
+                self.behind = False
                 continue
             following = await take(found)
             if following is None:

@@ -142,7 +142,8 @@ class TelegramAdapter(ChatAdapter[TelegramSettings]):
 
     async def _updates(self, offset: int | None) -> list[msgspec.Raw]:
         """Wait for updates; naming an offset confirms everything before it."""
-        seconds = max(1, round(self._settings.poll_timeout))
+        # What waited for us is asked for at once, so that it is known as such.
+        seconds = 0 if self._polling.behind else max(1, round(self._settings.poll_timeout))
         wanted = {"timeout": seconds, "limit": 100, "allowed_updates": _UPDATES}
         confirmed = {} if offset is None else {"offset": offset}
         try:
