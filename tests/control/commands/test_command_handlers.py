@@ -10,11 +10,13 @@ import pytest
 from fakes.chat_kit import ChatKit
 from fakes.command_door import RecordingDoor
 from fakes.scripted_turns import Play
-from hermes.control.commands.context import Preference, recalled
+from hermes.control.commands.context import Preference, ToolDetail, recalled
 from hermes.control.commands.wording import exchanges
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.messages import content_text
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Display, PlatformDisplay
 from hermes.execution.clock import SystemClock
 from hermes.testing import temporary_ledger
 
@@ -329,6 +331,19 @@ async def test_another_model_is_typed(door: RecordingDoor) -> None:
 
     assert ("prefill", "/model ") in door.recorded.done
     assert door.kit.controls.calls == []
+
+
+async def test_a_way_to_log_tool_calls_in_chats_hides_none_at_the_terminal(
+    door: RecordingDoor,
+) -> None:
+    """`log` is no level: what chats then show is nothing, what the terminal shows is all."""
+    host = door.kit.host(Settings(display=Display(tool_progress="log")))
+    assert host.tool_detail("telegram", terminal=False) is ToolDetail.OFF
+    assert host.tool_detail("cli", terminal=True) is ToolDetail.ALL
+    own = Display(platforms={"cli": PlatformDisplay(tool_progress="new", show_reasoning=False)})
+    host = door.kit.host(Settings(display=own))
+    assert host.tool_detail("cli", terminal=True) is ToolDetail.NEW
+    assert not host.shows_reasoning("cli", terminal=True)
 
 
 async def test_choices_about_the_model_are_durable(door: RecordingDoor) -> None:

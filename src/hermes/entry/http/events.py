@@ -126,7 +126,23 @@ class ResponseStreamEvent(Struct, frozen=True, kw_only=True):
     """Of Hermes' own events, with further fields."""
 
 
-class UsageFields(Struct, frozen=True, kw_only=True):
+class EventFields(Struct, frozen=True, kw_only=True):
+    """What the events of runs and of chats with sessions have in common."""
+
+    delta: str | UnsetType = UNSET
+    """What has come of the text, or of the reasoning."""
+    text: str | UnsetType | None = UNSET
+    call_id: str | UnsetType = UNSET
+    preview: str | UnsetType = UNSET
+    emoji: str | UnsetType = UNSET
+    outcome: str | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
+    tool_calls: tuple[Fields, ...] | UnsetType = UNSET
+    """Calls that the client has to carry out, or those of a message."""
+    id: str | UnsetType = UNSET
+    """Of an approval, whose further fields are those of `ApprovalView`."""
+    code: str | UnsetType = UNSET
+    usage: Fields | UnsetType = UNSET
     input_tokens: int | UnsetType = UNSET
     """`usage`: what the turn has used so far, with the fields below."""
     output_tokens: int | UnsetType = UNSET
@@ -137,7 +153,7 @@ class UsageFields(Struct, frozen=True, kw_only=True):
     cost_usd: float | UnsetType | None = UNSET
 
 
-class RunEvent(UsageFields, frozen=True, kw_only=True):
+class RunEvent(EventFields, frozen=True, kw_only=True):
     """An event of a run; its id is that of the stream, for `Last-Event-ID`."""
 
     event: str
@@ -149,37 +165,23 @@ class RunEvent(UsageFields, frozen=True, kw_only=True):
     timestamp: float
     session_id: str | UnsetType = UNSET
     turn_id: str | UnsetType = UNSET
-    delta: str | UnsetType = UNSET
-    """What has come of the text, or of the reasoning."""
-    text: str | UnsetType | None = UNSET
     message_id: int | UnsetType = UNSET
     finish_reason: str | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     """`message.reset`: `retry` or `resume`."""
     messages: tuple[Fields, ...] | UnsetType = UNSET
-    call_id: str | UnsetType = UNSET
     tool: str | UnsetType = UNSET
-    preview: str | UnsetType = UNSET
-    emoji: str | UnsetType = UNSET
-    outcome: str | UnsetType = UNSET
-    duration: float | UnsetType = UNSET
-    tool_calls: tuple[Fields, ...] | UnsetType = UNSET
-    """Calls that the client has to carry out, or those of a message."""
     output: str | UnsetType = UNSET
     """The answer."""
-    usage: Fields | UnsetType = UNSET
     error: bool | Fields | UnsetType = UNSET
     """Why the run failed; of a tool, whether it did."""
-    id: str | UnsetType = UNSET
-    """Of an approval, whose further fields are those of `ApprovalView`."""
-    code: str | UnsetType = UNSET
     level: str | UnsetType = UNSET
     context_tokens: int | UnsetType = UNSET
     context_window: int | UnsetType | None = UNSET
 
 
-class SessionEvent(UsageFields, frozen=True, kw_only=True):
+class SessionEvent(EventFields, frozen=True, kw_only=True):
     """An event of a chat with a session; its name is that of the event in the stream."""
 
     session_id: str
@@ -188,20 +190,8 @@ class SessionEvent(UsageFields, frozen=True, kw_only=True):
     ts: float
     message: Fields | str | UnsetType = UNSET
     message_id: str | UnsetType = UNSET
-    delta: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
     completed: bool | UnsetType = UNSET
     interrupted: bool | UnsetType = UNSET
     resumes: int | UnsetType = UNSET
-    call_id: str | UnsetType = UNSET
     tool_name: str | UnsetType = UNSET
-    preview: str | UnsetType = UNSET
-    emoji: str | UnsetType = UNSET
-    outcome: str | UnsetType = UNSET
-    duration: float | UnsetType = UNSET
-    usage: Fields | UnsetType = UNSET
-    tool_calls: tuple[Fields, ...] | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    """Of an approval, whose further fields are those of `ApprovalView`."""
-    code: str | UnsetType = UNSET
-    text: str | UnsetType | None = UNSET
