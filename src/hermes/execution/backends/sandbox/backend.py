@@ -167,7 +167,7 @@ class SandboxEnvironment(ShellEnvironment):
 
     async def _open(self) -> ShellSession:
         """Bring it up, or up again if it has ended or has no room for a command."""
-        if self._holder is None or not self._holder.running or await self._crowded(self._holder):
+        if self._holder is None or not self._holder.running or self._crowded(self._holder):
             await self._stop()
             reason = unavailable()
             if reason:
@@ -239,7 +239,7 @@ class SandboxEnvironment(ShellEnvironment):
             running = self._holder is not None and self._holder.running
             ended = " Delete something." if running else " Everything that ran in it was ended."
             note += f"\n[{self._footprint.note}{ended}]"
-        if self._holder is not None and await self._crowded(self._holder):
+        if self._holder is not None and self._crowded(self._holder):
             await self._stop()
             note += (
                 f"\n[The sandbox was full: {self._layout.options.max_processes} processes."
@@ -282,8 +282,8 @@ class SandboxEnvironment(ShellEnvironment):
         project = layout.start if layout.project else ""
         return View(self._holder.root, layout.writable, layout.closed, project)
 
-    async def _crowded(self, holder: Holder) -> bool:
-        return await asyncio.to_thread(holder.tasks) > self._layout.options.max_processes - _ROOM
+    def _crowded(self, holder: Holder) -> bool:
+        return holder.tasks() > self._layout.options.max_processes - _ROOM
 
 
 def unavailable() -> str:

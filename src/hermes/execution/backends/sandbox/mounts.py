@@ -389,6 +389,8 @@ def guard(layout: SandboxLayout, absent: Mapping[str, str]) -> list[str]:
     """Rename what has appeared where nothing of the sandbox may; return its names."""
     away = []
     for path, link in absent.items():
+        if not link and not os.path.lexists(path):
+            continue  # the ordinary case, for a hundred names after each command
         root = next((r for r in layout.repositories if Path(path).is_relative_to(r)), layout.start)
         *folders, name = Path(path).relative_to(root).parts
         directory = -1
