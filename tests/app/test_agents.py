@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from hermes.app.agents import AgentRegistry, agent_problems, model_problems
+from hermes.app.api_door import AgentCards
+from hermes.app.build import open_app
 from hermes.app.options import AppOptions
 from hermes.app.settings import environment_settings
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import AgentUnavailable
+from hermes.entry.http.settings import HttpSettings, ModelAlias
 
 GENERAL = """
 model: {model: general, provider: openai, api_key: "${OPENAI_API_KEY}", context_length: 9}
@@ -173,3 +176,28 @@ def test_a_changed_configuration_replaces_what_has_changed_and_keeps_the_rest(si
     site.home.config_file.write_text(GENERAL)
     agents.update(site.load(), general)
     assert list(agents) == ["main"]
+
+
+async def test_the_api_names_the_default_agent_also_if_it_is_broken_and_no_hidden_one(
+    site: Site,
+) -> None:
+    agents = "agents: {hidden: {expose: false}, broken: {home: nowhere}, open: {}}\n"
+    routes = {
+        "fast": ModelAlias(model="m", agent="hidden"),
+        "gone": ModelAlias(model="m", agent="gone"),
+        "good": ModelAlias(model="m", agent="hermes/open"),
+        "usual": ModelAlias(model="m"),
+    }
+    for default, offered in (
+        ("broken", {"hermes", "main", "open", "good", "usual"}),
+        ("nobody", {"hermes", "main", "open", "good"}),
+        ("hidden", {"main", "open", "good"}),
+    ):
+        site.home.config_file.write_text(f"{GENERAL}{agents}default_agent: {default}\n")
+        async with open_app(site.options) as app:
+            cards = AgentCards(app, HttpSettings(model_routes=routes))()
+            listed = {name for name, each in cards.items() if each.listed}
+            assert listed - {"hermes-agent"} >= offered
+            assert not {"fast", "gone", "hidden"} & cards.keys()
+            assert cards["good"].agent_id == "open"
+            assert ("hermes" in listed) == (default != "hidden")

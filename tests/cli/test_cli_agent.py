@@ -257,6 +257,8 @@ def test_a_bot_of_an_agent_decides_who_answers_and_every_doubt_is_named(home: Pa
 
     run("keys", "create", "web", "--agent", "coder")
     status, check = run("status"), outcome("config", "check").output
+    doctor = outcome("doctor")
+    assert doctor.exit_code == 1
     named = (
         "routes[0] cannot be understood and refuses messages: there is no platform `telegrm`",
         "routes[1] has no effect: there is no platform `irc`",
@@ -266,10 +268,13 @@ def test_a_bot_of_an_agent_decides_who_answers_and_every_doubt_is_named(home: Pa
     for text in named:
         assert text in status
         assert text in check
+        assert f"✗ {text}" in doctor.output
         assert text in outcome("agent", "route", "test", "--platform", "slack").output
     assert "model_routes.good" not in status
     assert "the API key web is bound to `coder`, which the API does not offer" in status
     assert "Agent tutor cannot answer: Provider `openai` needs an API key" in status
+    assert "✗ The agent tutor cannot answer: Provider `openai`" in doctor.output
+    assert "! the API key web is bound to `coder`" in doctor.output
     assert "web" in run("keys", "list")
 
 

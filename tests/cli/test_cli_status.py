@@ -47,6 +47,18 @@ def test_status_works_with_a_broken_configuration(home: Path) -> None:
     assert "agent.max_turns" in done.stdout
 
 
+def test_the_doctor_finds_nothing_wrong_where_nothing_is(home: Path) -> None:
+    done = hermes(home, "doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["errors"] == []
+    assert not home.exists()
+    home.mkdir()
+    (home / "config.yaml").write_text("agent: {max_turns: many}\n")
+    wrong = hermes(home, "doctor")
+    assert wrong.returncode == 1
+    assert "agent.max_turns" in wrong.stdout
+
+
 def test_hooks_are_listed_enabled_and_disabled(home: Path) -> None:
     folder = home / "hooks" / "notes"
     folder.mkdir(parents=True)

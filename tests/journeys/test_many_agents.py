@@ -256,15 +256,19 @@ async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
             async with gateway.client() as client:
                 assert await reply(client, None, "write an ode") == "write an ode"
                 assert model.requests[-1].body["model"] == "prose-1"
+                part = {"type": "input_text", "text": "write a song"}
+                said = {"input": [{"role": "user", "content": [part]}]}
+                assert (await client.post("/v1/responses", json=said)).status_code == 200
+                assert model.requests[-1].body["model"] == "prose-1"
                 status, body = await ask(client, "hermes", "a bug")
                 assert (status, body["error"]["code"]) == (503, "agent_unavailable")
-            assert len(model.requests) == 6
+            assert len(model.requests) == 7
 
             async with httpx2.AsyncClient(base_url=gateway.listening("webhook")) as service:
                 for path, status in WEBHOOKS:
                     answer = await service.post(path, json={"path": path})
                     assert answer.status_code == status, answer.text
-            await telegram.until(lambda: len(model.requests) == 9, 30)
+            await telegram.until(lambda: len(model.requests) == 10, 30)
             asked = {text: each.body["model"] for text, each in seen_texts(model).items()}
             taken = [path for path, status in WEBHOOKS if status == 202]
             models = [next(m for text, m in asked.items() if path in text) for path in taken]

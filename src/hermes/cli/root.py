@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "chat": "Talk to the agent: interactively, or one question with -q.",
     "completion": "Print a script that completes commands and flags in the shell.",
     "config": "Show, change, check and migrate the configuration.",
+    "doctor": "List everything that is wrong or doubtful, and what to do.",
     "gateway": "Run the agent behind the chat platforms.",
     "hooks": "List, enable and disable gateway hooks.",
     "import": "Bring the conversations of an earlier Hermes.",

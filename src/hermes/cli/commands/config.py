@@ -241,13 +241,13 @@ def explain_command(key: str) -> None:
 
 def _report(*, quiet: bool) -> None:
     found = inspect_config(this_home(), process_environ())
-    errors = found.errors or _unusable(found)
+    errors = found.errors or unusable(found)
     for problem in errors:
         click.echo(f"error: {problem}", err=True)
     agents = model_problems(found, this_home()) if not errors else {}
     wrong = (f"the agent {agent} cannot answer: {why}" for agent, why in agents.items())
     doubts = () if errors else config_doubts(found, this_home())
-    for warning in (*found.warnings, *wrong, *doubts, *found.unused, *_idle(found)):
+    for warning in (*found.warnings, *wrong, *doubts, *found.unused, *idle_keys(found)):
         click.echo(f"warning: {warning}", err=True)
     if errors:
         click.get_current_context().exit(ConfigError.exit_code)
@@ -255,13 +255,13 @@ def _report(*, quiet: bool) -> None:
         click.echo(f"{this_home().config_file} is valid.")
 
 
-def _idle(loaded: LoadedConfig) -> list[str]:
+def idle_keys(loaded: LoadedConfig) -> list[str]:
     from hermes.app.platforms import idle_settings  # noqa: PLC0415 - see below
 
     return idle_settings(loaded)
 
 
-def _unusable(loaded: LoadedConfig) -> tuple[str, ...]:
+def unusable(loaded: LoadedConfig) -> tuple[str, ...]:
     """Say why a gateway could not start with a configuration that loads."""
     from hermes.app.doors import check_enabled  # noqa: PLC0415 - only here are doors needed
 
