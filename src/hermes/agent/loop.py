@@ -217,10 +217,13 @@ class TurnLoop:
         """Calls that the client must carry out, once the turn has reached them."""
         self.logprobs: tuple[dict[str, Any], ...] = ()
         """Of the last reply, if they were asked for."""
+        self._answer: list[str] = []
+        self.answer: str | None = None
+        """What was said in the end, once that and the end of the turn are in the ledger."""
 
     async def run(self) -> str:
         await self._settle_open_calls()
-        answer: list[str] = []
+        answer = self._answer
         continuations, allowed = 0, self._allowed_continuations()
         message = self._resumed_reply()
         while True:
@@ -417,7 +420,14 @@ class TurnLoop:
         ledger, now = self._services.ledger, self._services.clock.now()
         owner = (self._job.profile.id, self.scope.session.id, turn_id)
         record = usage_record(reply, "turn", *owner, at=now)
-        stored = await durable(ledger.record_reply(turn_id, message, record, now))
+        ends = not message.tool_calls and message.finish is not FinishReason.LENGTH
+
+        async def commit() -> StoredMessage:
+            stored = await ledger.record_reply(turn_id, message, record, now, ends=ends)
+            self.answer = "".join((*self._answer, message.text)) if ends else None
+            return stored
+
+        stored = await durable(commit())
         self._listener.clear()
         self._history.append(stored)
         self._account(reply)

@@ -8,7 +8,7 @@ memory) is *not* here: it is sent with a single call and never stored.
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -109,19 +109,25 @@ CONTEXT_FILE_CHARS = 20_000
 
 async def find_context_file(environment: Environment, max_chars: int) -> tuple[str, str] | None:
     """Return name and text of the project notes for the environment's working directory."""
-    here = PurePosixPath(environment.cwd)
-    chain = [here, *here.parents][:MAX_LEVELS]
-    upward = [directory / name for directory in chain for name in (".git", *UPWARD_NAMES)]
-    local = [here / name for name in LOCAL_NAMES]
-    there = await environment.present([str(path) for path in (*upward, *local)])
+    there = await environment.present(_candidates(environment.cwd))
     if not there:
         return None
+    here = PurePosixPath(environment.cwd)
+    chain = [here, *here.parents][:MAX_LEVELS]
     places = [d / name for d in _up_to_repository_root(chain, there) for name in UPWARD_NAMES]
-    for path in (*places, *local):
+    for path in (*places, *(here / name for name in LOCAL_NAMES)):
         found = await _read(environment, path, max_chars) if str(path) in there else None
         if found:
             return found
     return None
+
+
+@lru_cache(maxsize=64)
+def _candidates(cwd: str) -> list[str]:
+    here = PurePosixPath(cwd)
+    chain = [here, *here.parents][:MAX_LEVELS]
+    upward = [directory / name for directory in chain for name in (".git", *UPWARD_NAMES)]
+    return [str(path) for path in (*upward, *(here / name for name in LOCAL_NAMES))]
 
 
 def _up_to_repository_root(

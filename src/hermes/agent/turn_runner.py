@@ -82,13 +82,20 @@ class _Attempt:
             text = await self._loop.run()
         except asyncio.CancelledError:
             control.detach()
+            answer = self._loop.answer if self._loop else None
             if not control.interrupted:
-                if control.laid_down:
+                if control.laid_down and answer is None:
                     await self._lay_down()
-                self._finish("", TurnState.INTERRUPTED, SHUTDOWN)
+                if answer is None:
+                    self._finish("", TurnState.INTERRUPTED, SHUTDOWN)
+                else:
+                    self._finish(answer, TurnState.DONE, None)
                 raise
             _forget_cancellation()
-            state = TurnState.INTERRUPTED
+            if answer is None:
+                state = TurnState.INTERRUPTED
+            else:  # it came too late: everything was said
+                text = answer
         except HermesError as failure:
             error = self._explain(failure)
             state = TurnState.FAILED
@@ -171,6 +178,8 @@ class _Attempt:
                 await loop.close_history()
             if loop is not None:
                 await loop.count_children()
+            if loop is not None and loop.answer is not None:
+                return error
             now = self._services.clock.now()
             await durable(ledger.finish_turn(turn.id, state, error, now, handed=handed))
         except HermesError as failure:

@@ -412,11 +412,11 @@ class Runs(Follower):
         finally:
             self._live.pop(live.run.id, None)
             live.end(ended)
-        await self._wait_unanswered(ticket)
+        await self._wait_unanswered(ticket, ended)
 
-    async def _wait_unanswered(self, ticket: Ticket) -> None:
+    async def _wait_unanswered(self, ticket: Ticket, run: Run | None = None) -> None:
         """Stay with a turn whose run ended with a question, to its end."""
-        run = await self._ledger.run(ticket.entry.message.native_id)
+        run = run or await self._ledger.run(ticket.entry.message.native_id)
         if run is None or run.outcome is None or run.outcome.asked is None:
             return
         stream = await ticket.stream()

@@ -267,9 +267,18 @@ class TurnStore(Protocol):
         """Append steering text or a notice to a running turn."""
 
     async def record_reply(
-        self, turn_id: str, message: AssistantMessage, usage: UsageRecord | None, at: float
+        self,
+        turn_id: str,
+        message: AssistantMessage,
+        usage: UsageRecord | None,
+        at: float,
+        *,
+        ends: bool = False,
     ) -> StoredMessage:
-        """Commit an assistant message and its usage; seats its calls' results."""
+        """Commit an assistant message and its usage; seats its calls' results.
+
+        `ends`: the turn is done with it.
+        """
 
     async def start_call(self, turn_id: str, call_id: str, at: float) -> None:
         """Record that a call is about to have its effect. Called at most once a call."""

@@ -17,6 +17,9 @@ from hermes.execution.browser.chrome import Chrome, browser_program
 from hermes.execution.browser.guard import AddressOf, GuardProxy
 from hermes.execution.browser.page import Page
 
+LOOK_SECONDS = 10.0
+"""How long it is taken for granted that the machine has a browser, or none."""
+
 
 class _Open(Struct):
     page: Page
@@ -32,10 +35,16 @@ class Browsers:
         self._chrome: Chrome | None = None
         self._proxy: GuardProxy | None = None
         self._lock = asyncio.Lock()
+        self._found, self._looked_until = False, 0.0
 
     @property
     def available(self) -> bool:
-        return bool(self._settings().cdp_url or browser_program())
+        if self._settings().cdp_url:
+            return True
+        now = self._clock.monotonic()
+        if now >= self._looked_until:
+            self._found, self._looked_until = bool(browser_program()), now + LOOK_SECONDS
+        return self._found
 
     async def page(self, session_id: str) -> Page:
         """Return the page of a session, opened with first use."""

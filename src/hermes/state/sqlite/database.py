@@ -16,6 +16,7 @@ is the number of the last one. Before an older database that holds anything is c
 a copy goes to the backups folder through SQLite's backup API.
 """
 
+import hashlib
 import os
 import sqlite3
 import time
@@ -187,6 +188,7 @@ def _open(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         connection.create_function("fold", 1, _fold, deterministic=True)
+        connection.create_function("hash_of", 1, _hash, deterministic=True)
         connection.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -199,6 +201,10 @@ def _open(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
 
 def _fold(text: str | None) -> str | None:
     return None if text is None else text.casefold()
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 class SchemaStep(Struct, frozen=True):

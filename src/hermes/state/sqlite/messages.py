@@ -45,6 +45,7 @@ from hermes.state.sqlite.rows import message_columns, read_calls, read_message
 from hermes.state.sqlite.writer import Writer
 from hermes.state.titles import preview
 
+SHORT = 6
 WORTH_KEEPING = 60
 """Messages from which a history is kept."""
 MAX_MESSAGES = 20_000
@@ -65,6 +66,8 @@ class MessagePart(LedgerPart):
         if kept is not None:
             earlier = kept
             kept = await self._quick(lambda db: _topped_up(db, session_id, earlier))
+        else:
+            kept = await self._quick(lambda db: _short_history(db, session_id))
         if kept is None:
             kept = await self._read(lambda db: _read_history(db, session_id))
         self._histories.put(session_id, kept)
@@ -284,6 +287,13 @@ class HistoryCache:
         gone = self._kept.pop(session_id, None)
         if gone is not None:
             self._messages -= len(gone.messages)
+
+
+def _short_history(db: Connection, session_id: str) -> KeptHistory | None:
+    """Return a history of few messages, which takes less time than going to a thread."""
+    state = one(db, "messages.history_state", (session_id,))
+    short = state is not None and state["message_count"] <= SHORT
+    return _read_history(db, session_id) if short else None
 
 
 def _read_history(db: Connection, session_id: str) -> KeptHistory:

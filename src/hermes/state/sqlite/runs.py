@@ -152,11 +152,12 @@ class RunPart(LedgerPart):
     async def prune_runs(self, *, logs_before: float, runs_before: float) -> int:
         pruned = 0
         while gone := await self._write(
-            lambda db: change(db, "runs.prune", (runs_before, AT_ONCE))
+            lambda db: change(db, "runs.prune", {"before": runs_before, "limit": AT_ONCE})
         ):
             pruned += gone
         while await self._write(lambda db: _drop_logs(db, logs_before)):
             pass
+        await self._write(lambda db: change(db, "sessions.drop_prompts"))
         return pruned
 
     async def handed_call(self, call_id: str) -> str | None:

@@ -87,8 +87,10 @@ class SessionPart(LedgerPart):
     @transaction
     def freeze_prompt(self, db: Connection, session_id: str, prompt: str) -> str:
         check_session(db, session_id)
-        change(db, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
-        return str(row_of(db, "sessions.prompt", (session_id,))["system_prompt"])
+        text = clean_text(prompt)
+        change(db, "sessions.keep_prompt", {"prompt": text})
+        change(db, "sessions.freeze_prompt", (text, session_id))
+        return str(row_of(db, "sessions.prompt", (session_id,))["text"])
 
     @transaction
     def rename_session(self, db: Connection, session_id: str, title: str) -> Session:

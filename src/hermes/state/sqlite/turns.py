@@ -66,6 +66,8 @@ class TurnPart(LedgerPart):
         message: AssistantMessage,
         usage: UsageRecord | None,
         at: float,
+        *,
+        ends: bool = False,
     ) -> StoredMessage:
         session_id, calls = _touch(db, turn_id, at), message.tool_calls
         seq = take_seats(db, session_id, at, seats=1 + len(calls), messages=[message])
@@ -80,7 +82,10 @@ class TurnPart(LedgerPart):
         if usage is not None:
             add_usage(db, usage, session_id)
         seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
-        return put(db, message, seat)
+        stored = put(db, message, seat)
+        if ends:
+            _finish(db, turn_id, TurnState.DONE, None, at)
+        return stored
 
     @transaction
     def start_call(self, db: Connection, turn_id: str, call_id: str, at: float) -> None:
@@ -130,15 +135,7 @@ class TurnPart(LedgerPart):
     ) -> None:
         if state.open:
             raise ValueError(f"a turn cannot end as {state.value}")
-        text = None if error is None else dump(error)
-        values = {"id": turn_id, "state": state, "error": text, "at": at, "handed": handed}
-        row = one(db, "turns.finish", values)
-        if row is None:
-            raise _not_open(db, turn_id)
-        change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
-        stopped = state is TurnState.INTERRUPTED
-        denial = dump(replace(STOPPED, at=at)) if stopped else None
-        change(db, "approvals.settle", {"turn_id": turn_id, "denial": denial})
+        _finish(db, turn_id, state, error, at, handed=handed)
 
     async def turn(self, turn_id: str) -> Turn | None:
         return await self._get(read_turn, "turns.get", (turn_id,))
@@ -156,6 +153,25 @@ class TurnPart(LedgerPart):
     ) -> Turn | None:
         values = {"id": turn_id, "owner": owner, "previous": previous, "at": at}
         return await self._change(read_turn, "turns.claim", values)
+
+
+def _finish(
+    db: Connection,
+    turn_id: str,
+    state: TurnState,
+    error: TurnError | None,
+    at: float,
+    *,
+    handed: bool = False,
+) -> None:
+    text = None if error is None else dump(error)
+    values = {"id": turn_id, "state": state, "error": text, "at": at, "handed": handed}
+    row = one(db, "turns.finish", values)
+    if row is None:
+        raise _not_open(db, turn_id)
+    change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
+    denial = dump(replace(STOPPED, at=at)) if state is TurnState.INTERRUPTED else None
+    change(db, "approvals.settle", {"turn_id": turn_id, "denial": denial})
 
 
 def _insert(db: Connection, new: NewTurn) -> Turn:

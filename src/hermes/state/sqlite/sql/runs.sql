@@ -188,7 +188,8 @@ DELETE FROM runs WHERE session_id = ? AND outcome IS NOT NULL;
 -- name: prune
 -- Forget some runs that ended before a time.
 DELETE FROM runs WHERE id IN
-  (SELECT id FROM runs WHERE outcome IS NOT NULL AND updated_at < ? ORDER BY updated_at LIMIT ?);
+  (SELECT id FROM runs WHERE outcome IS NOT NULL AND created_at < :before AND updated_at < :before
+   ORDER BY created_at LIMIT :limit);
 
 -- name: old_logs
 -- Return some runs with a log that ended before a time.

@@ -61,14 +61,22 @@ WHERE (:agent_id IS NULL OR agent_id = :agent_id)
   AND (:max_messages IS NULL OR message_count <= :max_messages)
 ORDER BY updated_at DESC, rowid DESC LIMIT :limit OFFSET :offset;
 
+-- name: keep_prompt
+-- Write a prompt down, unless a session had the same.
+INSERT OR IGNORE INTO prompts (hash, text) VALUES (hash_of(:prompt), :prompt);
+
 -- name: freeze_prompt
--- Store the system prompt unless there is one.
-INSERT INTO session_prompts (session_id, system_prompt) VALUES (?, ?)
-ON CONFLICT (session_id) DO NOTHING;
+-- Give a session its prompt, once.
+UPDATE sessions SET prompt_id = (SELECT id FROM prompts WHERE hash = hash_of(?))
+WHERE id = ? AND prompt_id IS NULL;
 
 -- name: prompt
--- Return the frozen system prompt.
-SELECT system_prompt FROM session_prompts WHERE session_id = ?;
+-- Return the frozen prompt of a session.
+SELECT p.text FROM sessions s JOIN prompts p ON p.id = s.prompt_id WHERE s.id = ?;
+
+-- name: drop_prompts
+-- Forget the prompts that no session has any more.
+DELETE FROM prompts WHERE id NOT IN (SELECT prompt_id FROM sessions WHERE prompt_id IS NOT NULL);
 
 -- name: set_title
 -- Set the title.
@@ -87,8 +95,7 @@ WHERE id = :id;
 
 -- name: copy_prompt
 -- Give a branch the prompt of its origin.
-INSERT INTO session_prompts (session_id, system_prompt)
-SELECT :to, system_prompt FROM session_prompts WHERE session_id = :from;
+UPDATE sessions SET prompt_id = (SELECT prompt_id FROM sessions WHERE id = :from) WHERE id = :to;
 
 -- name: copy_messages
 -- Give a branch the active history of its origin, up to the last finished turn.
