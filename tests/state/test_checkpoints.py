@@ -107,6 +107,38 @@ async def test_what_outgrows_the_limit_is_not_lost_by_going_back(tmp_path: Path)
     assert (grows.read_bytes(), shrinks.read_bytes()) == (large, b"tiny")
 
 
+async def test_bytes_and_modes_come_back_whatever_the_attributes_say(tmp_path: Path) -> None:
+    store, project = made(tmp_path)
+    rules = (
+        "*.txt text eol=crlf\n*.lf text eol=lf\n*.id ident\n*.u16 working-tree-encoding=UTF-16\n"
+    )
+    (project / ".gitattributes").write_text(rules)
+    contents = {"m.txt": b"a\r\nb\nc", "x.lf": b"x\r\n", "v.id": b"$Id$", "no.u16": b"odd"}
+    for name, content in contents.items():
+        (project / name).write_bytes(content)
+    modes = {"m.txt": 0o600, "x.lf": 0o755, "v.id": 0o640, "no.u16": 0o644}
+    for name, mode in modes.items():
+        (project / name).chmod(mode)
+    await store.take(str(project), "x")
+    for name in modes:
+        (project / name).write_bytes(b"changed")
+    (project / "m.txt").unlink()
+    await store.restore(str(project), 1)
+    assert {name: (project / name).read_bytes() for name in contents} == contents
+    assert {name: (project / name).stat().st_mode & 0o777 for name in modes} == modes
+
+
+async def test_others_are_waited_for_and_what_a_crash_leaves_is_no_obstacle(tmp_path: Path) -> None:
+    store, project = made(tmp_path)
+    await store.take(str(project), "first")
+    (index,) = (tmp_path / "store").glob("index-*")
+    index.with_name(f"{index.name}.lock").write_bytes(b"")
+    others = [Checkpoints(tmp_path / "store", CheckpointSettings) for _ in range(3)]
+    (project / "a.txt").write_text("changed")
+    await asyncio.gather(*(each.take(str(project), "again") for each in others))
+    assert [each.why for each in await store.snapshots(str(project))] == ["again", "first"]
+
+
 @pytest.mark.parametrize("pruned", [True, False])
 async def test_old_ones_go_if_that_is_wished(tmp_path: Path, pruned: bool) -> None:
     chosen = CheckpointSettings(enabled=True, auto_prune=pruned, retention_days=1)

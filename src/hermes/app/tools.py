@@ -28,7 +28,7 @@ from hermes.control.approvals import ApprovalAnswers, LedgerGate
 from hermes.control.child_turns import PLATFORM as CHILD
 from hermes.domain.approvals import Verdict
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnJob
+from hermes.domain.events import Notice, NoticeLevel, TurnJob
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger, SearchQuery
@@ -185,7 +185,7 @@ class AgentTools:
         registry = self.registry(job.profile, session.source, lent, options)
         journaled = Journaled(registry, self._sources.ledger, self._sources.clock, CALL_SECONDS)
         gate, scope = self._gate(job, session), job.profile.scope
-        recorded = Recorded(journaled, partial(self._record, session.cwd or "", job.profile))
+        recorded = Recorded(journaled, partial(self._record, session.cwd or "", job))
         return TurnTools(
             runner=Guarded(
                 Approved(Budgeted(recorded), gate), self._settings().tool_loop_guardrails
@@ -204,10 +204,9 @@ class AgentTools:
             ),
         )
 
-    async def _record(
-        self, cwd: str, profile: AgentProfile, _context: ToolContext, tool: str
-    ) -> None:
+    async def _record(self, cwd: str, job: TurnJob, _context: ToolContext, tool: str) -> None:
         """Record the project, where its files are on this machine."""
+        profile = job.profile
         folder = Path(cwd or profile.workspace)
         if (
             not self.checkpoints.enabled
@@ -219,7 +218,9 @@ class AgentTools:
         try:
             await self.checkpoints.take(str(folder), f"before {tool}")
         except HermesError as error:
-            log.warning("no checkpoint: %s", error.message)
+            text = f"There is no record of the project from before this. {error.message}"
+            log.warning("no checkpoint: %s", text)
+            job.stream.emit(Notice(code="no_checkpoint", text=text, level=NoticeLevel.WARNING))
 
     async def refresh(self, profile: AgentProfile) -> None:
         """Take up what the MCP servers of an agent offer now."""

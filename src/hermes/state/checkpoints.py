@@ -5,7 +5,10 @@ Before the first call of a turn that may change files, the project's files are r
 (`refs/hermes/<project>/<number>`). The project's own repository, index, hooks and configuration
 are never touched or read. `/rollback` lists, compares and restores; restoring records the present
 first, so that it can be undone, too, and with it whatever is written over, however large. Files
-that a record left out for their size are named in its message and stay as they are.
+that a record left out for their size are named in its message and stay as they are; so are modes
+that git does not keep. Attributes of the project (line ends, encodings) do not count: a record has
+the bytes that were there. One process at a time works on a project, and so do the programs it
+started: they hold its lock.
 """
 
 import asyncio
@@ -13,10 +16,14 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from stat import S_IMODE, S_ISLNK, S_ISREG
+from typing import Any
 
+from hermes.config.locks import open_lock, try_lock
 from hermes.domain.errors import HermesError, NotFound
 from hermes.domain.ports.checkpoints import Restored, Snapshot
 from hermes.domain.settings.agent import CheckpointSettings
@@ -28,11 +35,15 @@ LEFT_OUT = (
     *(".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"),
     *("target", "dist", "build", ".next", ".cache", ".env", "*.pyc"),
 )
+ATTRIBUTES = "* -text -ident -filter -working-tree-encoding\n"
+COMMON_MODES = (0o644, 0o755)
+LOCK_SECONDS, LOCK_PAUSE = 30.0, 0.05
 _ENV = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/nonexistent",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ATTR_NOSYSTEM": "1",
     **{f"GIT_{who}_NAME": "Hermes" for who in ("AUTHOR", "COMMITTER")},
     **{f"GIT_{who}_EMAIL": "hermes@localhost" for who in ("AUTHOR", "COMMITTER")},
 }
@@ -42,6 +53,7 @@ class Checkpoints:
     def __init__(self, store: Path, settings: Callable[[], CheckpointSettings]) -> None:
         self._store, self._settings = store, settings
         self._locks: dict[str, asyncio.Lock] = {}
+        self._held: dict[str, int] = {}
 
     @property
     def enabled(self) -> bool:
@@ -82,7 +94,8 @@ class Checkpoints:
             recorded = frozenset(listed.split("\0")[:-1])
             now = await self._take(folder, f"before the rollback to {number}", recorded)
             message = await self._git(folder, "log", "-1", "--format=%b", wanted.commit)
-            too_large = frozenset(json.loads(message)) if message else frozenset[str]()
+            about = json.loads(message) if message else {}
+            too_large, modes = frozenset(about.get("left_out", ())), about.get("modes", {})
             paths = ("--", name) if name else ()
             text = await self._git(
                 folder, "diff", "--name-status", "--no-renames", "-z", now, wanted.commit, *paths
@@ -95,6 +108,7 @@ class Checkpoints:
                 listed = "\0".join(back)
                 await self._git(folder, "read-tree", wanted.commit)
                 await self._git(folder, "checkout-index", "-f", "-z", "--stdin", stdin=listed)
+                await asyncio.to_thread(_set_modes, Path(folder), back, modes)
             for path in (path for state, path in changes if state == "D"):
                 await asyncio.to_thread(_remove, Path(folder), path)
             left = sorted(too_large if not name else too_large & {name})
@@ -104,11 +118,11 @@ class Checkpoints:
         """Record a project, files in `whole` however large they are; return the tree."""
         if not self._store.exists():
             await self._run(["git", "init", "-q", "--bare", str(self._store)], "/")
-        (tree, too_large), kept = await self._tree(folder, whole), await self.snapshots(folder)
+        (tree, about), kept = await self._tree(folder, whole), await self.snapshots(folder)
         if kept and await self._git(folder, "rev-parse", f"{kept[0].commit}^{{tree}}") == tree:
             return tree
-        body = ("-m", json.dumps(too_large)) if too_large else ()
-        commit = await self._git(folder, "commit-tree", tree, "-m", why or "a turn", *body)
+        message = f"{why or 'a turn'}\n\n{json.dumps(about)}"
+        commit = await self._git(folder, "commit-tree", tree, "-F", "-", stdin=message)
         number = kept[0].number + 1 if kept else 1
         await self._git(folder, "update-ref", f"{self._refs(folder)}/{number}", commit)
         await self._prune(folder, kept)
@@ -136,29 +150,41 @@ class Checkpoints:
 
     async def _tree(
         self, folder: str, whole: frozenset[str] = frozenset()
-    ) -> tuple[str, list[str]]:
-        """Write the project's files into the store; return the tree and what is too large."""
+    ) -> tuple[str, dict[str, Any]]:
+        """Write the project's files into the store; return the tree and what it does not tell."""
         limit = self._settings().max_file_size_mb
-        exclude = self._store / "info" / "exclude"
-        wanted = "\n".join(LEFT_OUT) + "\n"
-        await asyncio.to_thread(_written, exclude, wanted)
+        await asyncio.to_thread(_written, self._store / "info/exclude", "\n".join(LEFT_OUT) + "\n")
+        await asyncio.to_thread(_written, self._store / "info/attributes", ATTRIBUTES)
         listed = await self._git(
             folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"
         )
         names = dict.fromkeys([*listed.split("\0")[:-1], *whole])
-        sizes = await asyncio.to_thread(_sizes, Path(folder), names)
-        fitting = [name for name in sizes if sizes[name] <= limit * 2**20 or name in whole]
+        found = await asyncio.to_thread(_found, Path(folder), names)
+        fits = {n: s for n, s in found.items() if s.st_size <= limit * 2**20 or n in whole}
         await self._git(folder, "read-tree", "--empty")
-        await self._git(folder, "update-index", "--add", "-z", "--stdin", stdin="\0".join(fitting))
+        await self._git(folder, "update-index", "--add", "-z", "--stdin", stdin="\0".join(fits))
+        modes = {n: S_IMODE(s.st_mode) for n, s in fits.items() if S_ISREG(s.st_mode)}
+        unusual = {name: mode for name, mode in modes.items() if mode not in COMMON_MODES}
         tree = await self._git(folder, "write-tree")
-        kept = frozenset(fitting)
-        return tree, [name for name in sizes if name not in kept]
+        return tree, {"left_out": [n for n in found if n not in fits], "modes": unusual}
 
     def _refs(self, folder: str) -> str:
         return f"refs/hermes/{_project(folder)}"
 
-    def _lock(self, folder: str) -> asyncio.Lock:
-        return self._locks.setdefault(_project(folder), asyncio.Lock())
+    @asynccontextmanager
+    async def _lock(self, folder: str) -> AsyncIterator[None]:
+        """Keep others off a project's records, in this process and in others."""
+        project = _project(folder)
+        async with self._locks.setdefault(project, asyncio.Lock()):
+            self._held[project] = held = open_lock(self._store.parent / f"{project}.lock")
+            try:
+                await _locked(held, folder)
+                # Nobody else is at it, so git was ended in the middle of something.
+                (self._store / f"index-{project}.lock").unlink(missing_ok=True)
+                yield
+            finally:
+                del self._held[project]
+                os.close(held)
 
     async def _git(self, folder: str, *words: str, stdin: str = "") -> str:
         index = self._store / f"index-{_project(folder)}"
@@ -166,10 +192,13 @@ class Checkpoints:
         return await self._run(command, folder, stdin, GIT_INDEX_FILE=str(index))
 
     async def _run(self, command: list[str], cwd: str, stdin: str = "", **env: str) -> str:
+        held = self._held.get(_project(cwd))
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=cwd,
             env=_ENV | env,
+            umask=0o077,
+            pass_fds=() if held is None else (held,),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -198,14 +227,33 @@ def _written(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
 
 
-def _sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-    """Return the files that are there."""
+def _found(folder: Path, names: Iterable[str]) -> dict[str, os.stat_result]:
+    """Return the files and links that are there."""
     found = {}
     for name in names:
-        path = folder / name
-        if path.is_symlink() or path.is_file():
-            found[name] = path.lstat().st_size
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = (folder / name).lstat()
+            if S_ISREG(status.st_mode) or S_ISLNK(status.st_mode):
+                found[name] = status
     return found
+
+
+def _set_modes(folder: Path, names: list[str], unusual: dict[str, int]) -> None:
+    """Give restored files their modes: git made them for their owner alone."""
+    for name in names:
+        path, status = folder / name, (folder / name).lstat()
+        if S_ISREG(status.st_mode):
+            usual = COMMON_MODES[bool(status.st_mode & 0o100)]
+            path.chmod(unusual.get(name, usual))
+
+
+async def _locked(descriptor: int, folder: str) -> None:
+    try:
+        async with asyncio.timeout(LOCK_SECONDS):
+            while not try_lock(descriptor):  # noqa: ASYNC110 - the kernel tells nobody
+                await asyncio.sleep(LOCK_PAUSE)
+    except TimeoutError:
+        raise HermesError(f"Another process is recording {folder}.") from None
 
 
 def _remove(folder: Path, name: str) -> None:
