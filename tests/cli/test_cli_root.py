@@ -1,5 +1,6 @@
 """The command line itself: flags, help, completion, exit codes."""
 
+import gc
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from fakes.hermes_cli import NO_SERVERS, hermes
 from fakes.local_servers import model_server
 from fakes.model import FakeModelServer, Script, Step
 from fakes.tmux import Tmux
+from hermes.cli.root import load_command
 
 
 @pytest.fixture
@@ -183,13 +185,24 @@ def test_without_a_terminal_the_first_start_says_what_to_do(home: Path) -> None:
         assert "hermes setup" in done.stderr
 
 
-def test_a_question_loads_neither_what_judges_commands_nor_what_draws() -> None:
+async def test_an_answer_loads_only_what_it_takes(tmp_path: Path) -> None:
+    async with FakeModelServer(Script(default=Step(text="ok"))) as server:
+        own = Hermes(tmp_path, server.base_url)
+        own.environ["PYTHONPROFILEIMPORTTIME"] = "1"
+        outcome = await own.run("chat", "-q", "hi")
+    assert outcome.out == "ok\n", outcome.err
+    loaded = {line.rpartition("|")[2].strip() for line in outcome.err.splitlines() if "|" in line}
+    assert "hermes.agent.tools.terminal" in loaded
     unneeded = "hermes.execution.policy.judge hermes.entry.http.app prompt_toolkit rich ruamel"
-    unneeded += " httpx httptools uvicorn tomllib importlib.metadata"
-    code = (
-        "import gc, sys; gc.disable(); from hermes.cli.root import load_command;"
-        "load_command('chat'); assert gc.isenabled();"
-        f"print([name for name in {unneeded.split()} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    unneeded += " httpx httpcore2 h11 anyio uvicorn wsproto tomllib importlib.metadata"
+    assert not loaded.intersection(unneeded.split())
+
+
+def test_garbage_is_collected_again_once_a_command_is_loaded() -> None:
+    gc.disable()
+    try:
+        load_command("chat")
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.enable()

@@ -39,8 +39,8 @@ class _Texts(Struct, frozen=True):
 
 @cache
 def _texts() -> _Texts:
-    text = Path(__file__).with_name("prompt.toml").read_text("utf-8")
-    return msgspec.toml.decode(text, type=_Texts)
+    text = Path(__file__).with_name("prompt.yaml").read_text("utf-8")
+    return msgspec.yaml.decode(text, type=_Texts)
 
 
 class PromptInputs(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ endings and bytes that are not UTF-8 come back as they were.
 import ast
 import difflib
 import json
-import tomllib
 import warnings
 
 from msgspec import Struct
@@ -90,6 +89,8 @@ def syntax_problem(path: str, text: str) -> str:
         elif path.endswith(".json"):
             json.loads(text)
         elif path.endswith(".toml"):
+            import tomllib  # noqa: PLC0415 - takes a while to load
+
             tomllib.loads(text)
         elif path.endswith((".yaml", ".yml")) and len(text) < _MAX_YAML:
             return _yaml_problem(text)

@@ -2,7 +2,7 @@
 
 A tool belongs to the toolset that its entry point names: `file.read_file` in
 the group `hermes.tools` is the tool `read_file` of the toolset `file`, both in
-our own and in installed packages. `toolsets.toml` has the composites, each of
+our own and in installed packages. `toolsets.yaml` has the composites, each of
 which stands for several toolsets, and the names that are accepted even if this
 installation has no tools for them: one configuration then serves installations
 with different extras.
@@ -27,8 +27,8 @@ class _Table(Struct, frozen=True):
 
 @cache
 def _table() -> _Table:
-    text = Path(__file__).with_name("toolsets.toml").read_text("utf-8")
-    return msgspec.toml.decode(text, type=_Table)
+    text = Path(__file__).with_name("toolsets.yaml").read_text("utf-8")
+    return msgspec.yaml.decode(text, type=_Table)
 
 
 EVERYTHING = frozenset({"all", "*"})
