@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -156,14 +156,13 @@ def renewed_accounts(
     """
     now, home = loaded(), options.home
     before = {(each.name, each.own): each for each in known}
-    broken = {each.account for each in known if each.own} & _broken(now, home)
     found = []
     for first in {each.platform.name: each for each in reversed(known)}.values():
         names = account_names(now, home, first.platform)
         names += [
             (each.account, True)
             for each in known
-            if each.platform is first.platform and each.own and each.account in broken
+            if each.platform is first.platform and each.own and _broken(each.account, now, home)
         ]
         for account, own in dict.fromkeys(names):
             new = PlatformAccount(first.platform, account, loaded, options, own=own, **first.shared)
@@ -171,14 +170,12 @@ def renewed_accounts(
     return found
 
 
-def _broken(loaded: LoadedConfig, home: HermesHome) -> set[str]:
-    found = set()
-    for agent in loaded.config.agents:
-        try:
+def _broken(agent: str, loaded: LoadedConfig, home: HermesHome) -> bool:
+    if agent in loaded.config.agents:
+        with suppress(ConfigError):
             read_agent(agent, loaded, home)
-        except ConfigError:
-            found.add(agent)
-    return found
+            return False
+    return agent in loaded.config.agents
 
 
 def enabled_platforms(loaded: LoadedConfig, home: HermesHome | None = None) -> list[ChatPlatform]:

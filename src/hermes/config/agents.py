@@ -152,7 +152,8 @@ def read_agent(agent_id: str, loaded: LoadedConfig, home: HermesHome) -> AgentCo
         if own_home != home:
             # What waits for a restart of the process keeps its old values, resolved for `main`.
             now = {key: getattr(loaded.config, key) for key in OF_MODELS}
-            general = msgspec.structs.replace(general, **now)
+            if any(getattr(general, key) is not each for key, each in now.items()):
+                general = msgspec.structs.replace(general, **now)
         return _lay(agent_id, overlay, general)
 
     scope = AgentScope(
