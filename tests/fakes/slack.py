@@ -79,6 +79,8 @@ class FakeSlack:
         self.acks: list[dict[str, Any]] = []
         self.down = False
         """Every connection is refused or cut."""
+        self.retries = True
+        """What was said while nobody listened comes as a retry."""
         self.elsewhere = 0
         """Connections of other gateways."""
         self.pongs = True
@@ -269,9 +271,11 @@ class FakeSlack:
         self.sockets.append(socket)
         assert request.transport is not None
         self._transports[socket] = request.transport
-        for envelope_id in list(self.unacked):
-            if len(self.sockets) == 1:
+        for envelope_id in list(self.unacked) if len(self.sockets) == 1 else ():
+            if self.retries:
                 self.redeliver(envelope_id)
+            else:
+                self._deliver(envelope_id)
         self._touch()
         try:
             async for message in socket:

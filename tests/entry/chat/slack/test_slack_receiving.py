@@ -190,9 +190,11 @@ async def test_somebody_who_may_not_use_a_command_is_told_so_alone() -> None:
         assert len(slack.acks) == 3
 
 
-async def test_what_slack_delivers_again_was_missed() -> None:
+@pytest.mark.parametrize("retries", [True, False])
+async def test_what_waited_for_a_connection_was_missed(retries: bool) -> None:
     async with FakeSlack() as slack:
-        slack.say("D1", "U1", "while away")
+        slack.retries = retries
+        slack.say("D1", "U1", "while away", ts="1793000000.000100")
         async with listening(slack) as (_, sink):
             await sink.until(lambda: sink.texts)
             slack.say("D1", "U1", "now")

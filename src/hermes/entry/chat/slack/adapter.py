@@ -39,7 +39,7 @@ from hermes.entry.chat.slack.wire import Fields, SlackApi, SocketEnvelope, Works
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"👀": "eyes", "✅": "white_check_mark", "❌": "x"}
-_PAGE, _PAGES = 200, 5
+_PAGE, _PAGES, _BACKLOG = 200, 5, 2.0
 _CLOCKS = 60.0  # seconds that Slack's clock and ours may be apart
 # What a call may be refused with whose effect is there already.
 _NO_CHANGE = "already_reacted no_reaction too_many_reactions message_not_found file_not_found"
@@ -50,6 +50,7 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
         super().__init__(rules, request)
         self._known = Known(rules=rules, clock=request.clock)
         self._api = SlackApi(rules())
+        self._since = 0  # when the last connection was made
         self._sockets: list[Any] = []  # the first one shows whether the account works
         self._teams: Recent[str] = Recent(10_000)  # channel -> the workspace it was seen in
         self._names: Recent[str] = Recent(10_000)
@@ -83,7 +84,9 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
             await receive_envelopes(self._socket, self._known.clock, sink, take)
 
     async def _socket(self) -> Any:
-        return self._sockets.pop() if self._sockets else await self._api.socket()
+        socket = self._sockets.pop() if self._sockets else await self._api.socket()
+        self._since = int(self._clock.now())
+        return socket
 
     async def _take(
         self, hand_over: HandOver, sink: InboundSink, envelopes: Sequence[SocketEnvelope]
@@ -100,7 +103,9 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
                 items += [] if self._intake.has_seen(item.native_id) else [item]
                 self._intake.seen(item.native_id)
             else:
-                items.append(replace(item, missed=again > 0))
+                # A new connection brings at once what was said before it.
+                waited = item.message.sent_at < self._since > self._clock.now() - _BACKLOG
+                items.append(replace(item, missed=waited or again > 0))
                 chat, thread = item.message.chat, item.message.thread_id
                 self._teams[chat.id] = chat.scope_id or ""
                 if thread and (item.mentioned or item.command or item.joined):
