@@ -63,15 +63,19 @@ def is_not_of_the_host(address: str) -> bool:
 
 
 def blocked(blocklist: WebsiteBlocklist, host: str) -> bool:
-    """Tell whether a host is on the list; an unreadable file blocks everything."""
+    """Tell whether a host is on the list; `UsageError` if a file of it cannot be read."""
     if not blocklist.enabled:
         return False
     domains = list(blocklist.domains)
     for name in blocklist.shared_files:
         try:
             lines = Path(name).expanduser().read_text("utf-8", "replace").splitlines()
-        except OSError:
-            return True
+        except OSError as error:
+            raise UsageError(
+                f"Nothing is fetched: the list of blocked sites {name} cannot be read"
+                f" ({error.strerror}).",
+                hint="The user has to mend security.website_blocklist.shared_files.",
+            ) from error
         domains += [line.partition("#")[0] for line in lines]
     wanted = {each.strip().lower().removeprefix("*.").strip(".") for each in domains} - {""}
     labels = host.lower().rstrip(".").split(".")

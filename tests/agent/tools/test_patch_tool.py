@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -308,3 +309,31 @@ async def test_a_search_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None
         {"mode": "patch", "patch": hunks},
     ):
         assert "too long to find" in await tools.text("patch", **arguments)
+
+
+async def test_changes_of_one_file_by_several_calls_at_once_are_all_made(tmp_path: Path) -> None:
+    """Also by agents that know nothing of each other, and under another name."""
+    (tmp_path / "a.txt").write_text("".join(f"line {number} old\n" for number in range(40)))
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    async with local_environment(tmp_path) as one, local_environment(tmp_path) as two:
+        boxes = [Toolbox(one), Toolbox(two)]
+
+        async def change(number: int) -> ToolOutcome:
+            name = "link.txt" if number % 3 else "a.txt"
+            old, new = f"line {number} old", f"line {number} new"
+            done = await boxes[number % 2].do("patch", path=name, old_string=old, new_string=new)
+            return done.outcome
+
+        outcomes = await asyncio.gather(*(change(number) for number in range(40)))
+    assert set(outcomes) == {ToolOutcome.OK}
+    assert (tmp_path / "a.txt").read_text().count("new") == 40
+
+
+async def test_what_is_left_out_deletes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("keep me")
+    async with local_environment(tmp_path) as environment:
+        box = Toolbox(environment)
+        assert "needs path" in await box.text("patch", path="a.txt", old_string="keep me")
+        assert (tmp_path / "a.txt").read_text() == "keep me"
+        await box.text("patch", path="a.txt", old_string="keep ", new_string="")
+        assert (tmp_path / "a.txt").read_text() == "me"

@@ -15,6 +15,7 @@ from fakes.web import web
 from hermes.agent.fetch import PageFetcher, blocked, is_not_of_the_host
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.web.pages import decoded
+from hermes.domain.errors import UsageError
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.settings import Settings
 from hermes.domain.settings.agent import Security, Web, WebsiteBlocklist
@@ -115,7 +116,8 @@ async def test_blocked_sites_are_not_reached_also_by_a_redirect(tmp_path: Path) 
     for host in ("evil.example", "a.b.evil.example", "bad.example", "sub.BAD.example."):
         assert blocked(blocklist, host)
     assert not blocked(blocklist, "notevil.example")
-    assert blocked(replace(blocklist, shared_files=("/nowhere",)), "good.example")
+    with pytest.raises(UsageError, match="blocked sites /nowhere cannot be read"):
+        blocked(replace(blocklist, shared_files=("/nowhere",)), "good.example")
     settings = Settings(security=Security(website_blocklist=blocklist))
     async with web() as site, box(tmp_path, settings) as tools:
         text = await tools.text("web_extract", urls=[f"{site.url}/article"])

@@ -9,6 +9,7 @@ from hermes.agent.tools.define import tool
 from hermes.agent.tools.text_file import (
     MAX_EDITABLE,
     TextFile,
+    in_turn,
     load_if_there,
     syntax_problem,
     unified_diff,
@@ -27,9 +28,10 @@ async def write_file(args: WriteFileArgs, context: ToolContext) -> ToolResult:
     environment = context.environment
     if len(args.content) > MAX_EDITABLE:
         raise UsageError("The content is too large for one call.", hint="Use the terminal.")
-    before = await _previous(args.path, context)
     data = args.content.encode("utf-8", "surrogateescape")
-    await environment.write(args.path, data)
+    async with in_turn(context):
+        before = await _previous(args.path, context)
+        await environment.write(args.path, data)
     diff, problem = await asyncio.to_thread(_review, args, before)
     lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
     done = "Replaced" if before else "Wrote"

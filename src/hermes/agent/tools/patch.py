@@ -39,6 +39,7 @@ from hermes.agent.tools.text_file import (
     MAX_EDITABLE,
     TextFile,
     count_changes,
+    in_turn,
     load,
     load_if_there,
     syntax_problem,
@@ -264,7 +265,7 @@ class PatchArgs(Struct, frozen=True, kw_only=True):
     old_string: Annotated[
         str, Meta(description="Text as in the file, with enough around it to be unique")
     ] = ""
-    new_string: str = ""
+    new_string: str | None = None
     replace_all: bool = False
     patch: Annotated[
         str,
@@ -288,12 +289,13 @@ async def patch(args: PatchArgs, context: ToolContext) -> ToolResult:
     """Change files by quoting text (mode replace) or with a multi-file patch (mode patch)."""
     environment = context.environment
     note = ""
-    if args.mode == "patch":
-        edits = await _plan(environment, parse_patch(args.patch))
-    else:
-        edit, note = await _replace(environment, args)
-        edits = [edit]
-    await _commit(environment, edits)
+    async with in_turn(context):
+        if args.mode == "patch":
+            edits = await _plan(environment, parse_patch(args.patch))
+        else:
+            edit, note = await _replace(environment, args)
+            edits = [edit]
+        await _commit(environment, edits)
     reviews = await asyncio.to_thread(lambda: [_review(edit) for edit in edits])
     diff = "\n".join(diff for diff, _ in reviews if diff)
     text = "\n".join(summary for _, summary in reviews)
@@ -314,7 +316,7 @@ def intent(arguments: dict[str, Any]) -> Intent:
 
 
 async def _replace(environment: Environment, args: PatchArgs) -> tuple[_Edit, str]:
-    if not args.path:
+    if not args.path or args.new_string is None:
         raise UsageError("mode replace needs path, old_string and new_string.")
     if not args.old_string:
         raise UsageError("old_string is empty.", hint="Use write_file for a whole file.")

@@ -5,17 +5,39 @@ endings and bytes that are not UTF-8 come back as they were.
 """
 
 import ast
+import asyncio
 import difflib
 import json
 import warnings
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
+from hermes.domain.tools import ToolContext
 
 MAX_EDITABLE = 10 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+
+
+class FileTurns:
+    """Lets calls that read files in order to change them run one after the other.
+
+    Also those of child agents, whose calls know nothing of each other, and through links.
+    """
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[tuple[int, object], asyncio.Lock] = WeakValueDictionary()
+
+    def __call__(self, context: ToolContext) -> asyncio.Lock:
+        # Where a session has files of its own nobody else's calls reach them.
+        whose = context.agent_id if context.environment.exposed else id(context.environment)
+        key = (id(asyncio.get_running_loop()), whose)
+        return self._locks.setdefault(key, asyncio.Lock())
+
+
+in_turn = FileTurns()
 
 
 class TextFile(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+import secrets
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -82,18 +83,17 @@ async def _made(body: bytes, context: ToolContext) -> bytes:
     return answer.body
 
 
-def _form(fields: dict[str, str], pictures: list[bytes]) -> tuple[str, bytes]:
+def _form(fields: dict[str, str], pictures: list[tuple[str, bytes]]) -> tuple[str, bytes]:
     """Return a multipart form."""
-    mark = "hermes-7d1c0f2b9a"
+    mark = f"hermes-{secrets.token_hex(16)}"
     parts = [
         f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
         for name, value in fields.items()
     ]
-    for number, data in enumerate(pictures):
-        kind = image_type(data) or "application/octet-stream"
+    for number, (kind, data) in enumerate(pictures):
         head = (
             f'--{mark}\r\nContent-Disposition: form-data; name="image[]"; filename="{number}.'
-            f'{ENDINGS.get(kind, "png")}"\r\nContent-Type: {kind}\r\n\r\n'
+            f'{ENDINGS[kind]}"\r\nContent-Type: {kind}\r\n\r\n'
         )
         parts.append(head.encode() + data + b"\r\n")
     return f"multipart/form-data; boundary={mark}", b"".join(parts) + f"--{mark}--\r\n".encode()

@@ -23,16 +23,13 @@ async def vision_analyze(args: VisionAnalyzeArgs, context: ToolContext) -> ToolR
     look = context.capabilities.look
     if look is None:
         raise HermesError("No model here can see pictures.")
-    data = await picture(args.image_url, context)
-    kind = image_type(data)
-    if kind not in ENDINGS:
-        raise UsageError(f"{args.image_url} is not a picture that a model can see.")
+    kind, data = await picture(args.image_url, context)
     url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
     return ToolResult(content=await look(args.question, ImagePart(url=url, media_type=kind)))
 
 
-async def picture(source: str, context: ToolContext) -> bytes:
-    """Return the bytes at an address or in a file."""
+async def picture(source: str, context: ToolContext) -> tuple[str, bytes]:
+    """Return the kind and the bytes of a picture at an address or in a file."""
     if source.startswith(("http://", "https://")):
         answer = await context.fetch(WebRequest(url=source, limit=MAX_IMAGE_BYTES))
         if answer.status >= 400:
@@ -46,7 +43,10 @@ async def picture(source: str, context: ToolContext) -> bytes:
         data = b"" if too_large else await context.environment.read(source)
     if too_large:
         raise UsageError(f"{source} is larger than {MAX_IMAGE_BYTES // 2**20} MB.")
-    return data
+    kind = image_type(data)
+    if kind is None or kind not in ENDINGS:
+        raise UsageError(f"{source} is not a picture that a model can see.")
+    return kind, data
 
 
 def picture_intent(arguments: dict[str, Any]) -> Intent:
