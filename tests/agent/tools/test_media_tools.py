@@ -88,10 +88,10 @@ async def test_pictures_are_made_and_changed(tmp_path: Path) -> None:
         assert "authorization" not in site.hits[-1].headers
         # Nothing but pictures goes out.
         (tmp_path / "key.pem").write_text("PRIVATE KEY")
-        sent = len(site.hits)
+        before = len(site.hits)
         for more in ({"image_url": "key.pem"}, {"reference_image_urls": ["dot.png", "key.pem"]}):
             assert "is not a picture" in await tools.text("image_generate", prompt="x", **more)
-        assert len(site.hits) == sent
+        assert len(site.hits) == before
 
 
 async def test_a_service_speaks(tmp_path: Path) -> None:
