@@ -508,8 +508,12 @@ async def test_a_program_of_the_project_does_not_pass_for_one_of_the_host(person
     env = await person.open()
     planted = "mkdir -p .venv/bin; printf '#!/bin/sh\necho planted' > .venv/bin/git"
     assert await says(env, f"{planted}; chmod +x .venv/bin/git; git") == "planted"
+    await says(env, "cp .venv/bin/git .venv/bin/bash")
     out = await env.run(ShellRun(script="git --version", outside=True))
     assert out.output.startswith("git version")
+    process = await env.spawn(ShellRun(script="echo out", outside=True))
+    await env.wait(process.id, 20)
+    assert (await env.process_output(process.id))[0] == "out\n"
 
 
 async def test_what_is_typed_into_a_program_outside_is_judged_as_on_the_host(

@@ -154,14 +154,10 @@ class SandboxEnvironment(ShellEnvironment):
         # `/tmp` and the home are others there, and a link may have been put in the way.
         real = Path(os.path.realpath(cwd))
         there = command.cwd is not None or any(map(real.is_relative_to, self.exposed))
-        # A person allows `git push`, not the `git` that a command has put into the project.
-        places = (place for place in self._env["PATH"].split(":") if place.startswith("/"))
-        own = tuple(f"{place}/" for place in self.exposed)
-        path = ":".join(place for place in places if not f"{place}/".startswith(own))
         return replace(
             command,
             cwd=cwd if there and real.is_dir() else next(iter(self.exposed), self._layout.home),
-            env={"PATH": path, **command.env},
+            env={"PATH": _path_outside(self._env["PATH"], self._layout), **command.env},
             outside=False,
         )
 
@@ -324,6 +320,22 @@ def _environment(request: EnvironmentRequest, home: str) -> dict[str, str]:
     return {**kept, "PATH": _PATH, **own}
 
 
+def _path_outside(path: str, layout: SandboxLayout) -> str:
+    """Leave out what is in the project.
+
+    A person allows `git push`, not the `git` or `bash` that a command has put there.
+    """
+    own = (Path(layout.start), *map(Path, layout.repositories))
+    return ":".join(
+        place
+        for place in path.split(":")
+        if place.startswith("/")
+        and not any(
+            Path(way).is_relative_to(o) for way in (place, os.path.realpath(place)) for o in own
+        )
+    )
+
+
 def _inside(cwd: str, layout: SandboxLayout) -> str:
     inside = posixpath.normpath(cwd)
     return inside if f"{inside}/".startswith(f"{layout.start}/") else layout.start
@@ -369,8 +381,11 @@ def _setting(name: str) -> str:
 
 async def _open_environment(request: EnvironmentRequest) -> SandboxEnvironment:
     layout = await asyncio.to_thread(lay_out, request)
-    attended = bool(request.settings.project)
-    outside = await load_backend("local").open(request) if attended else None
+    outside = None
+    if request.settings.project:
+        path = _path_outside(f"{request.env.get('PATH') or ''}:{_PATH}", layout)
+        host = replace(request, env={**request.env, "PATH": path})
+        outside = await load_backend("local").open(host)
     return SandboxEnvironment(request, layout, outside)
 
 
