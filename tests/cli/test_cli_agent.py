@@ -225,7 +225,9 @@ routes:
   - {match: {platform: irc}, agent: tutor}
   - {match: {user_id: "9"}, agent: gone}
 platforms:
-  telegram: {token: "1:first", accounts: {work: {token: "2:work", agent: tutor}}}
+  telegram:
+    token: "1:first"
+    accounts: {work: {token: "2:work", agent: tutor}, lost: {token: "4:lost", agent: codr}}
   api_server: {extra: {model_routes: {fast: {agent: coder, model: m}, good: {model: m}}}}
 """
 
@@ -255,6 +257,7 @@ def test_a_bot_of_an_agent_decides_who_answers_and_every_doubt_is_named(home: Pa
     refused_here = tested("--account", "1")
     assert "cannot be understood" in refused_here["problem"]
 
+    (home / "webhook_subscriptions.json").write_text('{"ci": {"agent": "gone", "prompt": "x"}}')
     run("keys", "create", "web", "--agent", "coder")
     status, check = run("status"), outcome("config", "check").output
     doctor = outcome("doctor")
@@ -263,6 +266,8 @@ def test_a_bot_of_an_agent_decides_who_answers_and_every_doubt_is_named(home: Pa
         "routes[0] cannot be understood and refuses messages: there is no platform `telegrm`",
         "routes[1] has no effect: there is no platform `irc`",
         "routes: there is no agent `gone`",
+        "platforms.telegram.accounts.lost: there is no agent `codr`",
+        "the webhook ci: there is no agent `gone`",
         "model_routes.fast has no effect: it leads to `coder`",
     )
     for text in named:

@@ -6,6 +6,8 @@ the HTTP API that reach nobody. What is wrong with agents themselves is `agent_p
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
 
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
@@ -14,10 +16,11 @@ from hermes.control.admission.routing import named, refused_routes
 from hermes.control.hook_files import hook_files, hook_warning
 from hermes.control.hooks import missing_plugins
 from hermes.control.runs.runs import PLATFORM as API
-from hermes.domain.errors import ConfigError
+from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.keys import ApiKey
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings import Settings
+from hermes.state.webhook_routes import HookRouteFile
 
 
 def config_doubts(loaded: LoadedConfig, home: HermesHome) -> list[str]:
@@ -25,6 +28,7 @@ def config_doubts(loaded: LoadedConfig, home: HermesHome) -> list[str]:
     plugins = [f"{each} does not run: {why}" for each, why in missing_plugins(config).items()]
     return [
         *refused_routes(config, {DEFAULT_AGENT, *config.agents}),
+        *_lost_agents(loaded, home),
         *_model_routes(loaded),
         *_hooks(home),
         *plugins,
@@ -50,6 +54,26 @@ def unreachable(config: Settings, agent_id: str) -> str:
     if isinstance(entry, Mapping) and entry.get("expose") is False:
         return f"which the API does not offer (agents.{agent_id}.expose: false)"
     return ""
+
+
+def _lost_agents(loaded: LoadedConfig, home: HermesHome) -> list[str]:
+    """Name the bots and webhooks that belong to agents that are not there."""
+    found: dict[str, Any] = {}
+    for platform, settings in loaded.config.platforms.items():
+        for kind in ("accounts", "routes"):
+            entries = settings.extra.get(kind)
+            for name, each in entries.items() if isinstance(entries, Mapping) else ():
+                found[f"platforms.{platform}.{kind}.{name}"] = each
+    with suppress(HermesError):  # the door of webhooks tells what cannot be read
+        found |= {f"the webhook {name}": each for name, each in HookRouteFile(home).read().items()}
+    served = {DEFAULT_AGENT, *loaded.config.agents}
+    return [
+        f"{place}: there is no agent `{each['agent']}`; messages there are refused"
+        for place, each in found.items()
+        if isinstance(each, Mapping)
+        and each.get("agent")
+        and named(str(each["agent"])) not in served
+    ]
 
 
 def _model_routes(loaded: LoadedConfig) -> list[str]:
