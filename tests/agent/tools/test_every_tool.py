@@ -65,6 +65,10 @@ async def test_wrong_arguments_are_answered_with_what_it_takes(spec: ToolSpec) -
         text = content_text(result.content)
         assert spec.name in text
         assert all(name in text for name in required)
+    for name, field in fields.items():
+        if "enum" in field:
+            text = await box.text(spec.name, **{name: "nonsense"})
+            assert all(str(choice) in text for choice in field["enum"])
 
 
 def sample(schema: dict[str, Any]) -> Any:

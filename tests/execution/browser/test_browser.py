@@ -271,12 +271,17 @@ async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> No
         port = line.decode().split("://")[1].split("/")[0].rpartition(":")[2]
         settings = BrowserSettings(cdp_url=f"http://127.0.0.1:{port}")
         async with site() as shop, box(tmp_path, settings) as tools:
-            assert "Tea" in await tools.text("browser_navigate", url=shop.url)
+            # In a task of its own, as calls are: the connection outlives it.
+            first = asyncio.ensure_future(tools.text("browser_navigate", url=shop.url))
+            assert "Tea" in await first
             page = await tools.text("browser_navigate", url=f"{shop.url}/trap")
             while "Trap" in page:
                 page = await tools.text("browser_console", expression="document.title")
             assert "held" in page
             assert shop.inside == []
+        gone = BrowserSettings(cdp_url="http://127.0.0.1:9")
+        async with box(tmp_path, gone) as tools:
+            assert "Check browser.cdp_url" in await tools.text("browser_navigate", url=shop.url)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

@@ -139,7 +139,12 @@ def decode_arguments(tool: Tool, text: str) -> Any:
     try:
         return msgspec.convert(cleaned, tool.arguments, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"Wrong arguments for `{name}`: {error}. {_usage(tool)}") from error
+        at = re.search(r"\$\.(\w+)", str(error))
+        choices = fields.get(at[1], {}).get("enum", ()) if at else ()
+        one_of = f" (one of: {', '.join(map(str, choices))})" if choices else ""
+        raise UsageError(
+            f"Wrong arguments for `{name}`: {error}{one_of}. {_usage(tool)}"
+        ) from error
 
 
 _SCALARS: dict[str, type[Any] | tuple[type[Any], ...]] = {

@@ -108,24 +108,36 @@ class Chrome:
     async def connect(cls, address: str) -> "Chrome":
         import httpx2  # noqa: PLC0415 - remote browsers only
 
-        stack = AsyncExitStack()
-        try:
-            client = await stack.enter_async_context(
-                httpx2.AsyncClient(timeout=30, trust_env=False)
-            )
-            if address.startswith("http"):
-                found = await client.get(f"{address.rstrip('/')}/json/version")
-                address = found.json()["webSocketDebuggerUrl"]
-            socket = await stack.enter_async_context(
-                client.websocket(address, timeout=httpx2.Timeout(30, read=None))
-            )
-        except Exception as error:  # the boundary of a library: whatever it says, nobody is there
-            await stack.aclose()
+        opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        over = asyncio.Event()
+
+        async def held() -> None:
+            """Open and close the connection in one task, as its library wants it."""
+            async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
+                where = address
+                if where.startswith("http"):
+                    found = await client.get(f"{where.rstrip('/')}/json/version")
+                    where = found.json()["webSocketDebuggerUrl"]
+                patience = httpx2.Timeout(30, read=None)
+                async with client.websocket(where, timeout=patience) as socket:
+                    opened.set_result(socket)
+                    await over.wait()
+
+        async def closed() -> None:
+            over.set()
+            await asyncio.gather(holding, return_exceptions=True)
+
+        holding = asyncio.ensure_future(held())
+        await asyncio.wait({holding, opened}, return_when=asyncio.FIRST_COMPLETED)
+        if not opened.done():
+            error = holding.exception()
             raise HermesError(
                 f"The browser at {address} cannot be reached: {error}",
                 hint="Check browser.cdp_url.",
             ) from error
-        return cls(stack, SocketPipe(socket))
+        stack = AsyncExitStack()
+        stack.push_async_callback(closed)
+        return cls(stack, SocketPipe(opened.result()))
 
     async def call(self, method: str, /, timeout: float = 30.0, **params: Any) -> dict[str, Any]:
         """Call something of the browser itself."""
