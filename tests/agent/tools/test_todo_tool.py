@@ -16,6 +16,9 @@ async def test_the_list_is_kept_with_the_session_and_merged_by_id() -> None:
     assert await again.text("todo") == "[>] 1: do 1\n[ ] 2: do 2"
     merged = await again.text("todo", todos=[step("1", "completed"), step("3")], merge=True)
     assert merged == "[x] 1: do 1\n[ ] 2: do 2\n[ ] 3: do 3"
+    done = await again.text("todo", todos=[{"id": "2", "status": "completed"}], merge=True)
+    assert done == "[x] 1: do 1\n[x] 2: do 2\n[ ] 3: do 3"
+    assert "needs `content`" in await again.text("todo", todos=[{"id": "7"}], merge=True)
     assert await again.text("todo", todos=[step("9", "cancelled")]) == "[-] 9: do 9"
     assert await again.text("todo", todos=[]) == "The list is empty."
 

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, to_builtins
+from msgspec.structs import replace
 
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
@@ -19,7 +20,7 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled
 
 class Todo(Struct, frozen=True, kw_only=True):
     id: str
-    content: str
+    content: str = ""
     status: Status = "pending"
 
 
@@ -35,7 +36,12 @@ async def todo(args: TodoArgs, context: ToolContext) -> ToolResult:
     if args.todos is not None:
         if not args.merge:
             todos = {}
-        todos |= {item.id: item for item in args.todos}
+        for item in args.todos:
+            known = todos.get(item.id)
+            content = item.content or (known.content if known else "")
+            if not content:
+                raise UsageError(f"The step {item.id} needs `content`.")
+            todos[item.id] = replace(item, content=content)
         if len(todos) > MAX_TODOS:
             raise UsageError(f"The list takes at most {MAX_TODOS} steps.")
         await context.remember(TODO_FACT, to_builtins(list(todos.values())))
