@@ -7,8 +7,8 @@ import pytest
 
 from fakes.boxes import Boxes, says, sh
 from fakes.toolbox import SCRIPT, SCRIPT_SAYS, Toolbox
-from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import ShellRun
+from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import NOTHING, ShellRun, digest
 
 pytestmark = pytest.mark.parametrize(
     "boxes",
@@ -97,7 +97,9 @@ async def test_files_are_read_written_listed_and_removed(boxes: Boxes) -> None:
     described = await env.stat("new/deep")
     assert described is not None
     assert (described.is_dir, described.is_file) == (True, False)
-    await env.write("new/a\nb", b"12345")
+    await env.write("new/a\nb", b"12345", NOTHING)
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        await env.write("new/a\nb", b"lost", digest(b"1234"))
     assert [(e.name, e.is_dir) for e in await env.list_dir("new")] == [
         ("a\nb", False),
         ("deep", True),

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.toolbox import local_environment
-from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import NOTHING, digest
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.host.files import HostFiles
 
@@ -125,3 +126,15 @@ def test_any_slice_of_any_bytes_is_read(
     path = str(tmp_path_factory.getbasetemp() / "slice")
     HostFiles().write(path, data)
     assert HostFiles().read(path, offset, limit) == data[offset : offset + limit]
+
+
+async def test_what_has_changed_since_it_was_read_is_not_replaced(
+    env: LocalEnvironment, tmp_path: Path
+) -> None:
+    await env.write("new", b"mine", NOTHING)
+    for was in (NOTHING, digest(b"other")):
+        with pytest.raises(Conflict, match="changed meanwhile"):
+            await env.write("new", b"lost", was)
+    await env.write("new", b"next", digest(b"mine"))
+    assert [entry.name for entry in await env.list_dir(".")] == ["new"]
+    assert (tmp_path / "new").read_bytes() == b"next"

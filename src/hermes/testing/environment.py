@@ -7,14 +7,16 @@ background processes end when the test says so.
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
-from hermes.domain.errors import NotFound, UsageError
+from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.ports.execution import (
+    NOTHING,
     CommandResult,
     DirEntry,
     Environment,
     FileStat,
     ProcessInfo,
     ShellRun,
+    digest,
 )
 
 Answer = str | CommandResult
@@ -151,8 +153,11 @@ class FakeEnvironment:
         end = None if limit is None else offset + limit
         return self.files[full][offset:end]
 
-    async def write(self, path: str, data: bytes) -> None:
-        self.files[self.resolve(path)] = data
+    async def write(self, path: str, data: bytes, was: str = "") -> None:
+        full = self.resolve(path)
+        if was and was != (digest(self.files[full]) if full in self.files else NOTHING):
+            raise Conflict(f"{path} was changed meanwhile; nothing was written.")
+        self.files[full] = data
 
     async def remove(self, path: str) -> None:
         if self.files.pop(self.resolve(path), None) is None:

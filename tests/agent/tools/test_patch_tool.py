@@ -337,3 +337,24 @@ async def test_what_is_left_out_deletes_nothing(tmp_path: Path) -> None:
         assert (tmp_path / "a.txt").read_text() == "keep me"
         await box.text("patch", path="a.txt", old_string="keep ", new_string="")
         assert (tmp_path / "a.txt").read_text() == "me"
+
+
+async def test_what_another_process_changes_meanwhile_is_kept(tmp_path: Path) -> None:
+    """A patch that was worked out from an older text is worked out again."""
+
+    class Meddled(FakeEnvironment):
+        meddled = False
+
+        async def write(self, path: str, data: bytes, was: str = "") -> None:
+            if not self.meddled:
+                self.meddled = True
+                self.files[self.resolve("a")] += b"theirs\n"
+            await super().write(path, data, was)
+
+    for arguments in (
+        {"path": "a", "old_string": "one", "new_string": "1"},
+        {"mode": "patch", "patch": "*** Update File: a\n-one\n+1\n*** Add File: b\n+new"},
+    ):
+        tools = Toolbox(Meddled(files={"a": "one\ntwo\n"}))
+        assert "Changed /work/a" in await tools.text("patch", **arguments)
+        assert content(tools, "a") == "1\ntwo\ntheirs\n"

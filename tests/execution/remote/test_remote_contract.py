@@ -11,9 +11,9 @@ from fakes.machines import until
 from fakes.toolbox import SCRIPT, SCRIPT_SAYS, Toolbox
 from hermes.agent.attachments import MessageFiles, read_attachment
 from hermes.control.delivery.files import OutgoingFiles
-from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 from hermes.domain.messages import FilePart, UserMessage
-from hermes.domain.ports.execution import CommandResult, ProcessInfo, ShellRun
+from hermes.domain.ports.execution import NOTHING, CommandResult, ProcessInfo, ShellRun, digest
 from hermes.domain.ports.ledger import Ledger
 from hermes.execution.backend import PooledEnvironment
 
@@ -216,7 +216,11 @@ async def test_replacing_a_file_keeps_its_mode_and_goes_through_links(
     machine: PooledEnvironment,
 ) -> None:
     await sh(machine, "echo old >target; chmod 640 target; ln -s target link")
-    await machine.write("link", b"new")
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        await machine.write("link", b"lost", digest(b"older"))
+    await machine.write("link", b"new", digest(b"old\n"))
+    with pytest.raises(Conflict):
+        await machine.write("link", b"lost", NOTHING)
     assert (await sh(machine, "cat target; stat -c %a target; readlink link")).output == (
         "new640\ntarget\n"
     )

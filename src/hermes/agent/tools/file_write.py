@@ -9,12 +9,13 @@ from hermes.agent.tools.define import tool
 from hermes.agent.tools.text_file import (
     MAX_EDITABLE,
     TextFile,
-    in_turn,
     load_if_there,
     syntax_problem,
     unified_diff,
+    until_settled,
 )
 from hermes.domain.errors import UsageError
+from hermes.domain.ports.execution import NOTHING
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
 
@@ -29,9 +30,13 @@ async def write_file(args: WriteFileArgs, context: ToolContext) -> ToolResult:
     if len(args.content) > MAX_EDITABLE:
         raise UsageError("The content is too large for one call.", hint="Use the terminal.")
     data = args.content.encode("utf-8", "surrogateescape")
-    async with in_turn(context):
+
+    async def replaced() -> TextFile | None:
         before = await _previous(args.path, context)
-        await environment.write(args.path, data)
+        await environment.write(args.path, data, before.digest if before else NOTHING)
+        return before
+
+    before = await until_settled(replaced)
     diff, problem = await asyncio.to_thread(_review, args, before)
     lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
     done = "Replaced" if before else "Wrote"

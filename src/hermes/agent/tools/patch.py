@@ -39,14 +39,14 @@ from hermes.agent.tools.text_file import (
     MAX_EDITABLE,
     TextFile,
     count_changes,
-    in_turn,
     load,
     load_if_there,
     syntax_problem,
     unified_diff,
+    until_settled,
 )
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import Environment
+from hermes.domain.ports.execution import NOTHING, Environment, digest
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
 _SECTION = re.compile(r"\*\*\* (Update|Add|Delete) File: *(.+?)\s*\Z")
@@ -287,21 +287,24 @@ class _Edit(Struct, frozen=True, kw_only=True):
 
 async def patch(args: PatchArgs, context: ToolContext) -> ToolResult:
     """Change files by quoting text (mode replace) or with a multi-file patch (mode patch)."""
-    environment = context.environment
-    note = ""
-    async with in_turn(context):
-        if args.mode == "patch":
-            edits = await _plan(environment, parse_patch(args.patch))
-        else:
-            edit, note = await _replace(environment, args)
-            edits = [edit]
-        await _commit(environment, edits)
+    edits, note = await until_settled(lambda: _applied(context.environment, args))
     reviews = await asyncio.to_thread(lambda: [_review(edit) for edit in edits])
     diff = "\n".join(diff for diff, _ in reviews if diff)
     text = "\n".join(summary for _, summary in reviews)
     if note:
         text = f"{text}\n{note}\n{diff}"
     return ToolResult(content=text, diff=diff or None)
+
+
+async def _applied(environment: Environment, args: PatchArgs) -> tuple[list[_Edit], str]:
+    note = ""
+    if args.mode == "patch":
+        edits = await _plan(environment, parse_patch(args.patch))
+    else:
+        edit, note = await _replace(environment, args)
+        edits = [edit]
+    await _commit(environment, edits)
+    return edits, note
 
 
 def intent(arguments: dict[str, Any]) -> Intent:
@@ -317,7 +320,10 @@ def intent(arguments: dict[str, Any]) -> Intent:
 
 async def _replace(environment: Environment, args: PatchArgs) -> tuple[_Edit, str]:
     if not args.path or args.new_string is None:
-        raise UsageError("mode replace needs path, old_string and new_string.")
+        raise UsageError(
+            "mode replace needs path, old_string and new_string.",
+            hint='An empty new_string ("") removes the text.',
+        )
     if not args.old_string:
         raise UsageError("old_string is empty.", hint="Use write_file for a whole file.")
     try:
@@ -436,7 +442,8 @@ async def _commit(environment: Environment, edits: list[_Edit]) -> None:
             if edit.after is None:
                 await environment.remove(edit.path)
             else:
-                await environment.write(edit.path, edit.style.encode(edit.after))
+                was = edit.before.digest if edit.before else NOTHING
+                await environment.write(edit.path, edit.style.encode(edit.after), was)
     except HermesError:
         for edit in reversed(done):
             with contextlib.suppress(HermesError):
@@ -445,9 +452,11 @@ async def _commit(environment: Environment, edits: list[_Edit]) -> None:
 
 
 async def _put_back(environment: Environment, edit: _Edit) -> None:
+    """Undo an edit, unless somebody else has changed the file since, or it was not made."""
+    made = NOTHING if edit.after is None else digest(edit.style.encode(edit.after))
     if edit.before is not None:
-        await environment.write(edit.path, edit.before.encode(edit.before.text))
-    elif await environment.stat(edit.path) is not None:
+        await environment.write(edit.path, edit.before.encode(edit.before.text), made)
+    elif digest(await environment.read(edit.path)) == made:
         await environment.remove(edit.path)
 
 

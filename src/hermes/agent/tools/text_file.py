@@ -5,39 +5,22 @@ endings and bytes that are not UTF-8 come back as they were.
 """
 
 import ast
-import asyncio
+import contextlib
 import difflib
 import json
 import warnings
-from weakref import WeakValueDictionary
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.errors import NotFound, UsageError
-from hermes.domain.ports.execution import Environment
-from hermes.domain.tools import ToolContext
+from hermes.domain.errors import Conflict, NotFound, UsageError
+from hermes.domain.ports.execution import Environment, digest
 
+T = TypeVar("T")
 MAX_EDITABLE = 10 * 1024 * 1024
+_ATTEMPTS = 50
 _BOM = b"\xef\xbb\xbf"
-
-
-class FileTurns:
-    """Lets calls that read files in order to change them run one after the other.
-
-    Also those of child agents, whose calls know nothing of each other, and through links.
-    """
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[tuple[int, object], asyncio.Lock] = WeakValueDictionary()
-
-    def __call__(self, context: ToolContext) -> asyncio.Lock:
-        # Where a session has files of its own nobody else's calls reach them.
-        whose = context.agent_id if context.environment.exposed else id(context.environment)
-        key = (id(asyncio.get_running_loop()), whose)
-        return self._locks.setdefault(key, asyncio.Lock())
-
-
-in_turn = FileTurns()
 
 
 class TextFile(Struct, frozen=True, kw_only=True):
@@ -46,6 +29,8 @@ class TextFile(Struct, frozen=True, kw_only=True):
     text: str
     crlf: bool = False
     bom: bool = False
+    digest: str = ""
+    """Of the file as it was read, to replace nothing else."""
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "TextFile":
@@ -53,7 +38,8 @@ class TextFile(Struct, frozen=True, kw_only=True):
         text = data.removeprefix(_BOM).decode("utf-8", "surrogateescape")
         endings = text.count("\n")
         crlf = endings > 0 and text.count("\r\n") == endings
-        return cls(text=text.replace("\r\n", "\n") if crlf else text, crlf=crlf, bom=bom)
+        text = text.replace("\r\n", "\n") if crlf else text
+        return cls(text=text, crlf=crlf, bom=bom, digest=digest(data))
 
     def encode(self, text: str) -> bytes:
         """Return `text` written the way this file is."""
@@ -77,6 +63,14 @@ async def load_if_there(environment: Environment, path: str) -> TextFile | None:
         return await load(environment, path)
     except NotFound:
         return None
+
+
+async def until_settled(change: Callable[[], Awaitable[T]]) -> T:
+    """Read and change files again if somebody else changed them in between."""
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(Conflict):
+            return await change()
+    return await change()
 
 
 _MAX_CHARS = 500_000

@@ -5,6 +5,7 @@ files of one session are invisible to every other. Backends differ in where
 they run things, not in this interface.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -75,6 +76,14 @@ class FileStat(Struct, frozen=True, kw_only=True):
     """Regular files only: devices, sockets and pipes are neither."""
     size: int
     modified_at: float
+
+
+NOTHING = "nothing"
+"""Stands for the digest of a file that is not there."""
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 class DirEntry(Struct, frozen=True, kw_only=True):
@@ -149,8 +158,11 @@ class Environment(Protocol):
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Read bytes of a regular file."""
 
-    async def write(self, path: str, data: bytes) -> None:
-        """Replace a file atomically, making parent directories."""
+    async def write(self, path: str, data: bytes, was: str = "") -> None:
+        """Replace a file atomically, making parent directories.
+
+        `was` is the `digest` of what it is to replace: `Conflict` if that has changed.
+        """
 
     async def remove(self, path: str) -> None: ...
 

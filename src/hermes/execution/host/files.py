@@ -3,26 +3,31 @@
 `HostFiles` works on regular files only. Symbolic links are resolved first and
 the result is opened without following another one. Opening never blocks: a
 pipe or device is refused after `fstat`, not waited for. Writing goes to a new
-file beside the target which then takes its place.
+file beside the target which then takes its place, if the target still is what
+the writer read: two edits of one file at a time lose nothing.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import DirEntry, FileStat
+from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import NOTHING, DirEntry, FileStat, digest
 
 _PROCESS_INTERNALS = re.compile(
     r"/proc/(?:\d+/)*(?:task/\d+/)?(?:environ|mem|auxv|fd|fdinfo|map_files)(?:/|\Z)"
 )
 """Read in our own process these would show our own secrets."""
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LOCK_SECONDS = 5.0
 
 
 class Files(Protocol):
@@ -31,7 +36,7 @@ class Files(Protocol):
     async def stat(self, path: str) -> FileStat | None: ...
     async def present(self, paths: Sequence[str]) -> frozenset[str]: ...
     async def read(self, path: str, offset: int, limit: int | None) -> bytes: ...
-    async def write(self, path: str, data: bytes) -> None: ...
+    async def write(self, path: str, data: bytes, was: str = "") -> None: ...
     async def remove(self, path: str) -> None: ...
     async def list_dir(self, path: str) -> list[DirEntry]: ...
 
@@ -42,7 +47,7 @@ class BlockingFiles(Protocol):
     def stat(self, path: str) -> FileStat | None: ...
     def present(self, paths: Sequence[str]) -> frozenset[str]: ...
     def read(self, path: str, offset: int, limit: int | None) -> bytes: ...
-    def write(self, path: str, data: bytes) -> None: ...
+    def write(self, path: str, data: bytes, was: str = "") -> None: ...
     def remove(self, path: str) -> None: ...
     def list_dir(self, path: str) -> list[DirEntry]: ...
 
@@ -60,8 +65,8 @@ class ThreadedFiles:
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
         return await asyncio.to_thread(self._files().read, path, offset, limit)
 
-    async def write(self, path: str, data: bytes) -> None:
-        await asyncio.to_thread(self._files().write, path, data)
+    async def write(self, path: str, data: bytes, was: str = "") -> None:
+        await asyncio.to_thread(self._files().write, path, data, was)
 
     async def remove(self, path: str) -> None:
         await asyncio.to_thread(self._files().remove, path)
@@ -98,7 +103,7 @@ class HostFiles:
                     file.seek(offset)
                 return file.read(-1 if limit is None else limit)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, was: str = "") -> None:
         with explained(path):
             real = Path(os.path.realpath(path))
             existing = _existing(path, real)
@@ -111,7 +116,9 @@ class HostFiles:
                     if existing is not None:
                         _copy_ownership(fd, existing)
                     file.write(data)
-                draft.replace(real)
+                with changing(os.open(real.parent, FOLDER)):
+                    require_unchanged(path, was, lambda: self.read(str(real)))
+                    draft.replace(real)
             except BaseException:
                 with contextlib.suppress(OSError):
                     draft.unlink()
@@ -166,6 +173,43 @@ def _copy_ownership(fd: int, existing: os.stat_result) -> None:
     with contextlib.suppress(OSError):
         os.fchown(fd, existing.st_uid, existing.st_gid)
     os.fchmod(fd, stat.S_IMODE(existing.st_mode))
+
+
+@contextlib.contextmanager
+def changing(folder: int) -> Iterator[None]:
+    """Let no other thread or process of ours change files of an open folder; closes it.
+
+    A command may hold the same lock as long as it likes, so it is waited for only a while.
+    """
+    try:
+        patience = time.monotonic() + _LOCK_SECONDS
+        while time.monotonic() < patience:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.005)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        os.close(folder)
+
+
+def require_unchanged(path: str, was: str, read: Callable[[], bytes]) -> None:
+    """Refuse to replace what is no longer as it was when it was read."""
+    if not was:
+        return
+    try:
+        now = digest(read())
+    except (FileNotFoundError, NotFound):
+        now = NOTHING
+    if now != was:
+        raise changed_meanwhile(path)
+
+
+def changed_meanwhile(path: str) -> Conflict:
+    return Conflict(f"{path} was changed meanwhile; nothing was written.", hint="Read it again.")
 
 
 def require_regular(path: str, status: os.stat_result) -> None:

@@ -324,9 +324,9 @@ class ShellEnvironment(ABC):
         async with self._reached() as files:
             return await files.read(self.resolve(path), offset, limit)
 
-    async def write(self, path: str, data: bytes) -> None:
+    async def write(self, path: str, data: bytes, was: str = "") -> None:
         async with self._reached() as files:
-            await files.write(self.resolve(path), data)
+            await files.write(self.resolve(path), data, was)
 
     async def remove(self, path: str) -> None:
         async with self._reached() as files:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import DirEntry, FileStat
+from hermes.domain.ports.execution import NOTHING, DirEntry, FileStat
+from hermes.execution.host.files import changed_meanwhile
 
 MAX_READ = 256 * 1024 * 1024
 """Bytes that one read may bring over."""
@@ -43,6 +44,11 @@ _WRITE = (
     ' stat -f "%Lp %u:%g" -- "$t"); (umask 077; : >"$d"); fi;'
     ' cat >"$d" && [ "$(($(wc -c <"$d")))" = {size} ] || {{ rm -f -- "$d"; exit 1; }};'
     ' if [ -n "$o" ]; then chown "${{o#* }}" "$d" 2>/dev/null; chmod "${{o%% *}}" "$d"; fi;'
+    # One writer at a time, where there is `flock`; compared where there is a program for that.
+    ' {{ exec 9<"${{t%/*}}/" && flock -w 5 9; }} 2>/dev/null; w={was};'
+    ' if [ -n "$w" ]; then if [ -e "$t" ]; then h=$({{ sha256sum <"$t" || shasum -a 256 <"$t"; }}'
+    f" 2>/dev/null); h=${{{{h%% *}}}}; else h={NOTHING}; fi;"
+    f' [ "${{{{h:-$w}}}}" = "$w" ] || {{{{ rm -f -- "$d"; exit {_CHANGED}; }}}}; fi;'
     ' mv -f -- "$d" "$t" || {{ rm -f -- "$d"; exit 1; }}'
 )
 _REMOVE = f'[ -L "$f" ] || {{ {_REGULAR}:; }}; rm -f -- "$f"'
@@ -107,9 +113,11 @@ class RemoteFiles:
         # `head` closing the pipe early may end `tail` with SIGPIPE; that is no failure.
         return output if status in {0, 141} else _fail(path, status, output)
 
-    async def write(self, path: str, data: bytes) -> None:
-        script = _WRITE.format(nonce=secrets.token_hex(6), size=len(data))
+    async def write(self, path: str, data: bytes, was: str = "") -> None:
+        script = _WRITE.format(nonce=secrets.token_hex(6), size=len(data), was=was)
         status, output = await self._call(_on(path) + script, data, timeout=600)
+        if status == _CHANGED:
+            raise changed_meanwhile(path)
         if status:
             _fail(path, status, output)
 

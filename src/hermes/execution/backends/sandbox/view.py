@@ -20,7 +20,15 @@ from typing import Self
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
 from hermes.execution.backends.sandbox.mounts import GUARDED_NAMES
-from hermes.execution.host.files import described, draft_name, explained, require_regular
+from hermes.execution.host.files import (
+    FOLDER,
+    changing,
+    described,
+    draft_name,
+    explained,
+    require_regular,
+    require_unchanged,
+)
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
 _MAX_LINKS = 40
@@ -75,7 +83,7 @@ class View:
                     file.seek(offset)
                 return file.read(-1 if limit is None else limit)
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, was: str = "") -> None:
         with explained(path), _Walk(self._root, self._require_writable) as walk:
             walk.go(path)
             self._require_writable(walk.names)
@@ -84,7 +92,7 @@ class View:
                 existing = walk.status()
                 require_regular(path, existing)
                 mode = stat.S_IMODE(existing.st_mode) & 0o777
-            walk.replace(data, mode)
+            walk.replace(data, mode, lambda: require_unchanged(path, was, walk.content))
 
     def remove(self, path: str) -> None:
         with explained(path), _Walk(self._root) as walk:
@@ -190,7 +198,12 @@ class _Walk:
         parent, name = self._end()
         os.unlink(name, dir_fd=parent)
 
-    def replace(self, data: bytes, mode: int) -> None:
+    def content(self) -> bytes:
+        with os.fdopen(self.open(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            return file.read()
+
+    def replace(self, data: bytes, mode: int, check: Callable[[], None]) -> None:
+        """Put a new file in place if `check` has nothing against it."""
         parent, name = self._end()
         draft = draft_name(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -200,7 +213,9 @@ class _Walk:
                 if mode != 0o666:
                     os.fchmod(fd, mode)
                 file.write(data)
-            os.replace(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+            with changing(os.open(".", FOLDER, dir_fd=parent)):
+                check()
+                os.replace(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(draft, dir_fd=parent)
