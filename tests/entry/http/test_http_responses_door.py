@@ -752,3 +752,25 @@ async def test_a_response_in_the_background_survives_a_restart_of_hermes(tmp_pat
         deltas = [e["delta"] for e in every if e["type"] == "response.output_text.delta"]
         assert "".join(deltas) == "Hello."
         assert await get(door, response_id) == rest[-1]["response"]
+
+
+async def test_a_client_that_sends_everything_stays_in_one_session(tmp_path: Path) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a secret file"))
+    script = (calls(call("look"), text="Looking."), *map(say, ("Found.", "Bye.", "Yes.", "So.")))
+    model = ScriptedModel(script)
+    async with responses_door(tmp_path, model, tools=tools) as door:
+
+        async def session_of(*items: Any) -> tuple[str, list[Any]]:
+            answer = await door.client.post("/v1/responses", json={"input": items})
+            return answer.headers["x-hermes-session-id"], answer.json()["output"]
+
+        first, output = await session_of(user("Look"))
+        assert "mcp_call" in [item["type"] for item in output]
+        talk = [user("Look"), *output, user("Thanks")]
+        assert (await session_of(*talk))[0] == first
+        assert "a secret file" in str(model.requests[-1].messages), "the tools' findings are kept"
+        assert said(model.requests[-1])[-1] == "user: Thanks"
+        bye = {"role": "assistant", "content": "Bye."}
+        assert (await session_of(*talk, bye, user("Really?")))[0] == first
+        assert (await session_of(user("Look"), bye, user("Why?")))[0] != first

@@ -25,7 +25,7 @@ from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelFailure, ModelReply
-from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
+from hermes.domain.runs import Run, RunKind, SessionChoice
 from hermes.domain.turn import TurnState
 from hermes.entry.http.access import (
     earlier_run,
@@ -43,8 +43,8 @@ from hermes.entry.http.api.conversation import (
     read_conversation,
 )
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
-from hermes.entry.http.api.media import as_sent_back, shown_batches, shown_events
-from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options, user_of
+from hermes.entry.http.api.media import shown_batches, shown_events
+from hermes.entry.http.api.options import AnswerOptions, run_request, same_chat, turn_options
 from hermes.entry.http.endpoint import (
     STARTS_RUN,
     Answer,
@@ -65,7 +65,6 @@ from hermes.streaming.wire.chat import (
     ChatUsage,
     Finish,
     Incomplete,
-    answers_seen,
     chat_result,
     chat_usage,
     failure_fields,
@@ -245,7 +244,7 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
     options = replace(options, stream_calls=bool(body.stream))
     choice, digest = await _session(call, agent_id, talk), None
     if choice == SessionChoice():
-        digest, choice = talk.digest, await _same_chat(call, agent_id, talk)
+        digest, choice = talk.digest, await same_chat(call, agent_id, talk)
         if talk.prefill:
             digest = digest_of(talk.earlier[:-1])
     given = await consent(call, agent_id, choice, talk)
@@ -267,32 +266,6 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
         request={**given.kept(call), "prefill": prefill},
     )
     return request, given
-
-
-async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:
-    """Find the chat that a request goes on with: the one in which exactly this was said.
-
-    A client that stopped an answer has only its beginning.
-    """
-    if not talk.earlier or talk.earlier[-1].role != "assistant" or talk.earlier[-1].calls:
-        return SessionChoice()
-    *before, answer = talk.earlier
-    context, text = call.context, answer.text.strip()
-    for run in await context.ledger.runs_after(call.caller.key_id, agent_id, digest_of(before)):
-        if run.request.get("user") != user_of(call.body):
-            continue
-        if run.outcome is None or await context.ledger.session(run.session_id) is None:
-            continue
-        begun = (run.request.get("prefill") or "").strip()
-        if not text.startswith(begun):
-            continue
-        rest = text.removeprefix(begun).strip()
-        told = answers_seen([event async for event in context.runs.events(run)])
-        seen = [as_sent_back(each).strip() for each in told]
-        cut = run.outcome.state is RunState.INCOMPLETE
-        if rest in seen or (cut and any(each.startswith(rest) for each in seen)):
-            return SessionChoice(after_run=run.id)
-    return SessionChoice()
 
 
 async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:

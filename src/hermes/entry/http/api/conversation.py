@@ -286,10 +286,23 @@ def _unique(call: ToolCall, seen: set[str]) -> ToolCall:
     return kept
 
 
+def spoken(said: Sequence[Utterance]) -> list[Utterance]:
+    """Return what was said, without the calls that the agent carried out itself."""
+    own = {one.call_id for one in said if one.ours}
+    left = [
+        replace(one, calls=tuple(call for call in one.calls if call.id not in own))
+        if own and one.calls
+        else one
+        for one in said
+        if not one.ours
+    ]
+    return [one for one in left if not own or not one.empty]
+
+
 def digest_of(said: Sequence[Utterance]) -> str:
     """Return what is the same for two conversations in which exactly the same was said."""
     digest = hashlib.sha256()
-    for role, group in groupby(said, key=lambda one: one.role):
+    for role, group in groupby(spoken(said), key=lambda one: one.role):
         ones = list(group)
         # What a person says in several messages is one question.
         ones = [_together(ones)] if role == "user" else ones

@@ -40,7 +40,7 @@ from hermes.entry.http.access import (
 from hermes.entry.http.api.consent import TypedAnswer, consent
 from hermes.entry.http.api.conversation import Conversation, InputItem, Short, joined, read_items
 from hermes.entry.http.api.media import shown_batches, shown_events
-from hermes.entry.http.api.options import run_request, turn_options
+from hermes.entry.http.api.options import run_request, same_chat, turn_options
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
     base_resource,
@@ -307,6 +307,7 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest
         title=place.named,
         id=response_id,
         kind=RunKind.RESPONSE,
+        digest=place.digest,
         request=_kept(call, response_id, agent, own=place.own) | answered.kept(call),
         logged=bool(body.background),
     )
@@ -346,6 +347,8 @@ class ResponseSession(Struct, frozen=True, kw_only=True):
     """The session is there for this response and those that it goes on from."""
     named: bool = False
     """The client knows the conversation: it deserves a title."""
+    digest: str | None = None
+    """Of all that was said, if the client sent it."""
 
 
 async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> ResponseSession:
@@ -431,7 +434,12 @@ async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -
     """Continue where all the calls wait whose results came; else in a session of its own."""
     session = await waiting_session(call, agent_id, (one.call_id for one in said.results))
     if session is None:
-        return ResponseSession(choice=SessionChoice(), said=replace(said, results=()), own=True)
+        new, choice = replace(said, results=()), SessionChoice()
+        if not said.prefill:
+            choice = await same_chat(call, agent_id, said)
+        if choice != SessionChoice():
+            new = replace(new, earlier=())
+        return ResponseSession(choice=choice, said=new, own=True, digest=said.digest)
     choice = SessionChoice(session_id=session.id)
     return ResponseSession(choice=choice, session_id=session.id, said=replace(said, earlier=()))
 
