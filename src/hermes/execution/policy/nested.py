@@ -119,6 +119,8 @@ def unpacks(command: ShellCommand) -> Iterator[str]:
         name in {"tar", "bsdtar"} and ("x" in letters or command.has_long("extract"))
     ):
         yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
+    elif name in {"pip", "pip3"} and operands[:1] == ["download"]:
+        yield from [*command.values_of("-d", "--dest")] or ["."]
     elif name == "git" and operands[:1] == ["clone"] and len(operands) > 1:
         yield operands[2] if len(operands) > 2 else posixpath.basename(operands[1]).split(".")[0]
 

@@ -251,6 +251,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "in-place": _in_place,
     "archive": _archive,
     "address": _address,
+    "preprocessed": lambda c: c.values_of("-o") if "-E" in c.args else (),
 }
 _MANY = frozenset({"xargs", "find", "parallel"})
 _READERS = listed("readers") | listed("blind") - listed("runs-others")
@@ -278,6 +279,7 @@ _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
 _GLUED = re.compile(r"^-[A-Za-z](?=[/~.])")
 _TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
 _LOGS = pattern("logs")
+_LOADS = TABLES["loads"]
 _ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
 
 
@@ -291,6 +293,44 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
     elif name == "kill" and any(c.name in _PROCESSES for c in command.inner):
         yield Finding("it ends processes that were looked up", "kill found")
+    elif name == "truncate" and not any(v[:1] == "+" for v in command.values_of("-s", "--size")):
+        files = [c for o in command.operands() if not o.endswith(".log") for c in command.where(o)]
+        if any(map(os.path.lexists, files)):
+            yield Finding("it cuts files short", "truncate")
+    else:
+        yield from _moves(command, ground)
+    for value in command.values_of(*_LOADS.get(name, "").split()):
+        loaded = "/" in value or value[:1] in {".", "~"}
+        if loaded and value != "/dev/null" and _leaves(value, command, ground):
+            yield Finding(f"it loads {value} from outside of the project", "load outside")
+
+
+def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for files that leave the project, or get a second name in it."""
+    *sources, target = (*command.operands(), "")[: max(2, len(command.operands()))]
+    # One file is no more than any tool may overwrite; a folder or several are a loss.
+    many = len(sources) > 1 or any("*" in s for s in sources)
+    moved = [c for s in sources if not _leaves(s, command, ground) for c in command.where(s)]
+    away = command.name == "mv" and _leaves(_destination(command) or target, command, ground)
+    if away and moved and (many or any(map(os.path.isdir, moved))):
+        yield Finding("it moves files out of the project", "mv out")
+    hard = command.name in {"ln", "link"} and not command.has_long("symbolic")
+    if (hard and "s" not in command.letters()) or (
+        command.name == "cp" and "l" in command.letters()
+    ):
+        for source in sources:
+            if _leaves(source, command, ground) or any(
+                place_of(clean, ground) for clean in command.where(source)
+            ):
+                yield Finding("it gives a file that is not the project's a second name", "ln")
+
+
+def _leaves(path: str, command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a path is not in the project, as far as that is known."""
+    project = ground.project
+    homes = (project, real_path(project)) if project is not None else ()
+    clean = command.where(path)[-1]
+    return clean.startswith("/") and not any(_inside(clean, home) for home in homes)
 
 
 def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:

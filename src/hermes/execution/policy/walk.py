@@ -88,6 +88,7 @@ _MAX_FILE = 65_536
 _ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
 RUNS_MADE = opaque("it runs a file that was just made", "made, run")
+RUNS_FETCHED = Finding("it runs what has just been fetched", "fetched, run")
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
 
@@ -460,15 +461,19 @@ class Walk:
     def _from_files(self, command: ShellCommand) -> Iterator[Nested]:
         """Yield the text of files that `command` runs and this session has made."""
         carried = self.ground.carried.files
-        if not (self.files or carried or self._arrived) or command.name == "tee":
+        shell = command.name in SHELLS or command.name in {"source", "."}
+        late = shell and len(self.commands) > 1
+        if not (self.files or carried or self._arrived or late) or command.name == "tee":
             return
+        if self._works_on_fetched(command):
+            self.findings.append(RUNS_FETCHED)
         if changes_files(command) and self._wrote_floor():
             self.findings.append(WROTE_FLOOR)
         ran = [absolute(path, cwd) for path in runs(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in modules(command) for cwd in command.cwds]
         for clean in (*ran, *found):
             made = _is_made(clean, self.files)
-            arrived = self._arrived and clean in ran and _not_yet(clean, command)
+            arrived = (self._arrived or late) and clean in ran and _not_yet(clean, command)
             if not (made or arrived or _is_made(clean, carried)):
                 continue
             text = self.files.get(clean) if made or arrived else _text_of(clean)
@@ -477,6 +482,16 @@ class Walk:
                 self.findings.append(RUNS_MADE)
             elif not edits:
                 yield NestedText(text, command.name, _language(command.name, text))
+
+    def _works_on_fetched(self, command: ShellCommand) -> bool:
+        """Return whether a program that runs code works in a folder that this session fetched."""
+        if not changes_files(command) or command.name in {"git", "cd", "ln"}:
+            return False
+        named = (*command.operands(), *command.values_of("-C", "--prefix", "--manifest-path"), ".")
+        places = [absolute(path, command.cwd) for path in named]
+        folders = [f[:-1] for f in (*self.files, *self.ground.carried.files) if f[-2:] == "/*"]
+        root = f"{self.ground.project}/"
+        return any(f"{p}/".startswith(f) for p in places for f in folders if f != root)
 
     def _wrote_floor(self) -> bool:
         """Return whether a file that this session has written mentions what is never run."""
@@ -559,6 +574,8 @@ def _is_made(path: str, files: Collection[str]) -> bool:
 def _not_yet(path: str, command: ShellCommand) -> bool:
     """Return whether a path will only be there when the command runs."""
     here = command.cwd or ""
+    if path.endswith("/bin/activate"):
+        return False
     return os.path.isdir(here) and not os.path.lexists(path)  # noqa: PTH112
 
 
