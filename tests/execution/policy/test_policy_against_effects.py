@@ -338,40 +338,87 @@ def runs(draw: DrawFn) -> str:
     return draw(st.sampled_from(shapes))
 
 
+CONSTRUCTS = {
+    "list": "@; @2",
+    "lines": "@\n@2",
+    "and": "@ && @2",
+    "or": "@ || @2",
+    "pipe": "@ | @2",
+    "pipe with errors": "@ |& @2",
+    "background": "@ & @2",
+    "negation": "! @",
+    "time": "time @",
+    "subshell": "( @\n)",
+    "group": "{ @\n}",
+    "if": "if @\nthen @2\nfi",
+    "else": "if false; then @\nelif false; then ls; else @2\nfi",
+    "for over words": "for x in ls reboot; do @\ndone",
+    "for over files": "for x in *.txt; do @\ndone",
+    "for over parameters": "set -- reboot; for x; do @\ndone",
+    "for with numbers": "for ((x=0; x<1; x++)); do @\ndone",
+    "while": "while true; do @\nbreak; done",
+    "while reading": "while read -r x; do @\ndone < b.txt",
+    "until": "until @\ndo break; done",
+    "select": "select x in reboot ls; do @\nbreak; done <<< 1",
+    "case": "case a in a) @\n;; *) ls;; esac",
+    "case that falls through": "case a in (a|b) ls ;& c) @\n;;& *) @2\nesac",
+    "test": "[[ -n a && a == a* ]] && @",
+    "test with a command": '[[ -n "$(@\n)" ]]',
+    "test of a number": "[[ $(@\n) -eq 0 ]]",
+    "arithmetic": "(( 1 )) && @",
+    "arithmetic with a command": "echo $(( $(@\n) + 0 ))",
+    "function": "f() { @\n}; f reboot",
+    "function keyword": "function g { @\n}\ng ls",
+    "function with a redirection": "f() { @\n} > out.txt; f",
+    "substitution": "echo $(@\n)",
+    "quoted substitution": 'x="$(@\n)"',
+    "substitution in a default": 'echo "${zz:-$(@\n)}"',
+    "array": "a=(ls $(@\n))",
+    "array element": "a[0]=$(@\n)",
+    "array subscript": "echo ${a[$(@\n)]}",
+    "nameref": "declare -n x=y; y=$(@\n); $x",
+    "here-document": "cat <<E\n$(@\n)\nE",
+    "here-document with tabs": "cat <<-E\n\t$(@\n)\n\tE",
+    "here-document in quotes": "cat <<'E'\n@\nE",
+    "here-string": 'cat <<< "$(@\n)"',
+    "here-document for a shell": "bash <<'E'\n@\nE",
+    "process substitution": "cat <(@\n)",
+    "process substitution for output": "echo hi > >(@\n)",
+    "coprocess": "coproc { @\n}; wait",
+    "named coprocess": "coproc NAME { @\n}; wait",
+    "braces": "echo {a,$(@\n)}",
+    "glob": "echo *.tx[t] $(@\n)",
+    "extended glob": "shopt -s extglob\necho @(a|b) $(@\n)",
+    "tilde": "echo ~ ~+ $(@\n)",
+    "alias": "shopt -s expand_aliases\nalias k=#\nk",
+    "trap": "trap # EXIT",
+    "trap on every command": "trap # DEBUG; ls",
+    "redirection": "@ > out.txt 2>&1",
+    "redirection of a group": "{ @\n} > out.txt 2>> out.txt",
+    "other descriptors": "exec 3> out.txt; @ >&3; exec 3>&-",
+    "named descriptor": "exec {fd}> out.txt; @ >&$fd",
+    "input from a descriptor": "exec 5< a.txt; { @\n} <&5",
+    "shell": "bash -c #",
+    "eval": "eval #",
+    "source": "echo # > s.sh; . ./s.sh",
+    "source from a process": ". <(echo #)",
+    "comment": "# @",
+    "parameters": "set -- reboot; @",
+}
+"""Every construct of the grammar; `@` and `@2` are commands, `#` is one in quotes."""
+
+
+def around(construct: str, first: str, second: str = "ls") -> str:
+    template = CONSTRUCTS[construct]
+    if construct != "comment":
+        template = template.replace("#", _quoted(first))
+    if construct == "extended glob":
+        return f"shopt -s extglob\necho @(a|b) $({first}\n)"
+    return template.replace("@2", second).replace("@", first)
+
+
 def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Every construct that may stand around commands."""
-    two = st.tuples(inner, inner)
-    return st.one_of(
-        two.map(lambda p: f"{p[0]}; {p[1]}"),
-        two.map(lambda p: f"{p[0]}\n{p[1]}"),
-        two.map(lambda p: f"{p[0]} && {p[1]}"),
-        two.map(lambda p: f"{p[0]} || {p[1]}"),
-        two.map(lambda p: f"{p[0]} | {p[1]}"),
-        two.map(lambda p: f"{p[0]} & {p[1]}"),
-        inner.map(lambda c: f"( {c}\n)"),
-        inner.map(lambda c: f"{{ {c}\n}}"),
-        inner.map(lambda c: f"echo $({c}\n)"),
-        inner.map(lambda c: f'x="$({c}\n)"'),
-        inner.map(lambda c: f"cat <<E\n$({c}\n)\nE"),
-        inner.map(lambda c: f"cat <<'E'\n{c}\nE"),
-        inner.map(lambda c: f"cat <({c}\n)"),
-        two.map(lambda p: f"if {p[0]}\nthen {p[1]}\nfi"),
-        two.map(lambda p: f"if false; then {p[0]}\nelse {p[1]}\nfi"),
-        inner.map(lambda c: f"for x in ls reboot; do {c}\ndone"),
-        inner.map(lambda c: f"for x in *.txt; do {c}\ndone"),
-        inner.map(lambda c: f"for ((x=0; x<1; x++)); do {c}\ndone"),
-        inner.map(lambda c: f"while true; do {c}\nbreak; done"),
-        inner.map(lambda c: f"until {c}\ndo break; done"),
-        inner.map(lambda c: f"case a in a) {c}\n;; *) ls;; esac"),
-        inner.map(lambda c: f"f() {{ {c}\n}}; f reboot"),
-        inner.map(lambda c: f"function g {{ {c}\n}}\ng ls"),
-        inner.map(lambda c: f"bash -c {_quoted(c)}"),
-        inner.map(lambda c: f"eval {_quoted(c)}"),
-        inner.map(lambda c: f"! {c}"),
-        inner.map(lambda c: f"{c} > out.txt 2>&1"),
-        inner.map(lambda c: f"# {c}"),
-        inner.map(lambda c: f"set -- reboot; {c}"),
-    )
+    return st.builds(around, st.sampled_from(sorted(CONSTRUCTS)), inner, inner)
 
 
 SCRIPTS = st.lists(
@@ -382,6 +429,30 @@ SCRIPTS = st.lists(
 def check(script: str, bed: Bed) -> None:
     if POLICY.judge(script, cwd=CWD).gate is Gate.ALLOW:
         assert bed.harmed(script) == [], script
+
+
+def test_every_construct_around_every_other_hides_no_harm(bed: Bed) -> None:
+    """A stub that would run inside of two constructs is found, or does not run."""
+    allowed = [
+        script
+        for outer in CONSTRUCTS
+        for inner in CONSTRUCTS
+        for script in [around(outer, around(inner, "reboot"), "reboot")]
+        if POLICY.judge(script, cwd=CWD).gate is Gate.ALLOW
+    ]
+    assert len(allowed) < len(CONSTRUCTS) * 5, "most of them would run it"
+    # Many in one sandbox; if anything comes of it, one by one.
+    for start in range(0, len(allowed), 40):
+        several = allowed[start : start + 40]
+        if bed.harmed("\n".join(f"timeout 2 bash -c {_quoted(s)} < /dev/null" for s in several)):
+            assert [s for s in several if bed.harmed(s)] == []
+
+
+def test_every_harm_inside_every_construct_asks(bed: Bed) -> None:
+    harms = ("rm -rf ~/outside", "echo x > ~/.bashrc", "ln -sf a.txt ~/.bashrc", "shutdown now")
+    for construct in CONSTRUCTS:
+        for harm in harms:
+            check(around(construct, harm, harm), bed)
 
 
 @given(SCRIPTS)
