@@ -101,33 +101,11 @@ def _not_understood(language: str) -> Finding:
 
 _LITERAL = re.compile(r"'(?:[^'\\#]|\\.)*'|\"(?:[^\"\\#$@{]|\\.)*\"")
 """A string in which nothing is interpolated."""
-_SUBSTITUTION = (
-    r"\b(?:s|y|tr)([/|#,!])(?:(?!\1)[^\\{]|\\.)*\1(?:(?!\1)[^\\`$@]|\\.)*\1[gimsxr]*(?!\w)"
-)
-
-
-def _tokens(names: str, signs: str, *more: str) -> re.Pattern[str]:
-    """Return a pattern of the tokens of harmless programs: what it leaves over is not known."""
-    known = "|".join(names.split())
-    letters = r"\b[A-Za-z_]\d*\b|\$\w+|\d[\w.]*"
-    return re.compile("|".join((*more, rf"\b(?:{known})\b", letters, rf"[{signs}]")))
-
-
 _HARMLESS = {
-    "perl": _tokens("print if unless", r"$;,.+*<>=\[\]-", _SUBSTITUTION, r"/[^/{]*/"),
-    "ruby": _tokens("puts print sum map size length sort reverse to_s upcase", r"\[\].,(){}|+*-"),
-    "node": _tokens(
-        "console log const let var map filter reduce require process version versions platform "
-        "argv length JSON stringify parse Math max min name dependencies devDependencies "
-        "scripts Object keys values entries join split trim toFixed Date now Array from sort slice",
-        r"\[\].,;:(){}=>+*<-",
-    ),
-    "php": _tokens("echo print", r".,;+*-"),
-    "lua": _tokens("print", r"().,;+*-"),
-    "awk": _tokens(
-        "BEGIN END", r"$(){}\[\];:,.+*%=!&~?\\<>/-", r"\b(?!system\b|getline\b|close\b)\w+\b"
-    ),
+    language: re.compile(rf"{signs}|\b[A-Za-z_]\d*\b|\$\w+|\d[\w.]*")
+    for language, signs in TABLES["one-liners"].items()
 }
+"""The tokens of harmless programs: what they leave over is not known."""
 _AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\|(?!\|)|/inet/|@")
 _LOOKED_UP = re.compile(r"`|\[\s*['\"]|require\s*\((?!\s*['\"]\.)")

@@ -274,7 +274,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
                     yield from following
                 elif option.startswith("--"):
                     name, equals, value = arg.partition("=")
-                    if option.startswith(name) and len(name) > 3:
+                    if option.startswith(name) and len(name) > 2:
                         yield from (value,) if equals else following
                 elif len(option) == 2 and arg[1:2] != "-":
                     before, found, value = arg[1:].partition(option[1])

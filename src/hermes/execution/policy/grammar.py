@@ -365,17 +365,11 @@ class _Parser:
             redirect.word = literal if quoted else parse_text(body, self.depth + 1)
 
     def _heredoc_body(self, delimiter: str, *, strip: bool) -> str:
-        lines: list[str] = []
-        while self.pos < self.end:
-            stop = self.text.find("\n", self.pos)
-            stop = self.end if stop < 0 else stop
-            line = self.text[self.pos : stop]
-            line = line.lstrip("\t") if strip else line
-            self.pos = min(stop + 1, self.end)
-            if line == delimiter:
-                break
-            lines.append(line + "\n")
-        return "".join(lines)
+        line = ("\\t*" if strip else "") + re.escape(delimiter)
+        end = re.compile(rf"(?m)^{line}(?:\n|\Z)").search(self.text, self.pos)
+        body = self.text[self.pos : end.start() if end is not None else self.end]
+        self.pos = end.end() if end is not None else self.end
+        return re.sub(r"(?m)^\t+", "", body) if strip else body
 
     # --- lists and pipelines ---
 

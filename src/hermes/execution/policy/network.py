@@ -13,32 +13,15 @@ from hermes.execution.policy.command import (
     pattern,
     words,
 )
-from hermes.execution.policy.places import PlaceKind, is_away, place_of
+from hermes.execution.policy.places import is_away, kinds, place_of
 
 NETWORK = listed("network")
 _SECRET_FILES = pattern("secret-files")
 _STORES = pattern("secret-stores")
-_STORE_KINDS = frozenset(
-    (
-        *(PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.LEDGER),
-        PlaceKind.HERMES,
-    )
-)
+_STORE_KINDS = kinds("SSH CREDENTIALS SECRETS LEDGER HERMES")
 _KEPT = (".env", "state.db", "ledger.db")
-_STORED = (
-    ".config/gh",
-    ".docker",
-    ".kube",
-    ".ssh/id_rsa",
-    ".ssh/id_ed25519",
-    ".netrc",
-    ".aws/credentials",
-    ".env",
-    ".npmrc",
-)
-_PUBLIC = re.compile(
-    r"/\.hermes(?:/(?:config\.yaml|SOUL\.md|skills|memories|hooks|plugins)\b.*)?/?$|\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certificates|cacert"
-)
+_STORED = listed("stored")
+_PUBLIC = pattern("public-files")
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
 _KEEPERS = frozenset({"printenv", "history", "security", "pass", "op", "secret-tool"})
 _SENT = listed("sent")

@@ -42,6 +42,10 @@ class PlaceKind(StrEnum):
     OUTSIDE = "a place outside of the project"
 
 
+def kinds(names: str) -> frozenset[PlaceKind]:
+    return frozenset(PlaceKind[name] for name in names.split())
+
+
 class ProtectedPlace(Struct, frozen=True):
     kind: PlaceKind
     label: str
@@ -255,12 +259,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
 }
 _MANY = frozenset({"xargs", "find", "parallel"})
 _READERS = listed("readers") | listed("blind") - listed("runs-others")
-_NEVER_MENTIONED = frozenset(
-    (
-        *(PlaceKind.SHELL, PlaceKind.SSH, PlaceKind.SCHEDULE, PlaceKind.DEVICE, PlaceKind.LEDGER),
-        PlaceKind.OUTSIDE,
-    )
-)
+_NEVER_MENTIONED = kinds("SHELL SSH SCHEDULE DEVICE LEDGER OUTSIDE")
 _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
 _PROCESSES = frozenset({"pgrep", "pidof", "lsof", "fuser", "ps"})

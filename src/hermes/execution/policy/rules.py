@@ -164,7 +164,7 @@ _WORDY = (
     | listed("blind") - listed("runs-others")
 )  # fmt: skip
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
-_OTHER_NAMES = frozenset({"words", "variables", "python parts"})
+_OTHER_NAMES = frozenset({"words", "variables", "python parts", "one-liners"})
 _KNOWN = listed("programs").union(
     SHELLS, COMMANDS.names(), *(TABLES[s] for s in TABLES if s not in _OTHER_NAMES)
 )
@@ -299,27 +299,14 @@ _SED_COMMAND = re.compile(
 
 def _sed_acts(command: ShellCommand) -> bool:
     """Return whether a sed script has more than commands that are known to be harmless."""
-    scripts, operands, rest = [], [], list(command.args)
-    while rest:
-        arg = rest.pop(0)
-        if arg == "--":
-            operands += rest
-            break
-        option = re.match(r"(?:--(?:e\w*|(f)\w*)(?:=|$)|-[nrszuEb]*(?:e|(f)))(.*)", arg, re.DOTALL)
-        if option is not None and not arg.startswith("--fo"):
-            value = option[3] or (rest.pop(0) if rest else "")
-            if not (option[1] or option[2]):
-                scripts.append(value)
-            elif value in STDIN_FILES:
-                scripts.append(COMPUTED if command.feed.text is None else command.feed.text)
-            else:
-                scripts.append("")
-        elif arg in {"-l", "--line-length"}:
-            del rest[:1]
-        elif len(arg) < 2 or arg[0] != "-":
-            operands.append(arg)
-    # Of `-i ''` the second word is a part of the option for some makes of sed.
-    scripts = scripts or operands[: 2 if operands[:1] == [""] else 1]
+    scripts = [*command.values_of("-e", "--expression")]
+    files = [*command.values_of("-f", "--file")]
+    if STDIN_FILES & {*files}:
+        scripts.append(COMPUTED if command.feed.text is None else command.feed.text)
+    operands = command.operands()
+    if not (scripts or files):
+        # Of `-i ''` the second word is a part of the option for some makes of sed.
+        scripts = operands[: 2 if operands[:1] == [""] else 1]
     return not sed_harmless("\n".join(scripts))
 
 
