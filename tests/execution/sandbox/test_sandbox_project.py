@@ -433,8 +433,8 @@ async def test_the_project_is_exposed_and_losing_it_asks(person: Person) -> None
     (person.project / "src").mkdir(exist_ok=True)
     (person.project / "src/lost.py").write_text("print(1)\n")
     losing = ("rm -rf .", "rm -rf src", "rm -rf *", "git clean -fdx", "find . -delete")
-    losing += ("mv src /tmp", "mv src ~/away", "truncate -s 0 src/lost.py")
-    for command in (*losing, f"rm -r {person.project}", "git reset --hard HEAD~1"):
+    leaving = ("mv src /tmp", "mv src ~/away", "truncate -s 0 src/lost.py")
+    for command in (*losing, *leaving, f"rm -r {person.project}", "git reset --hard HEAD~1"):
         assert await person.judged(command, env) is Gate.ASK, command
     assert await person.judged("rm -rf /", env) is not Gate.ALLOW
     for command in (
