@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes.domain.errors import HermesError, NotFound
 from hermes.domain.inbound import Attachment
@@ -103,6 +104,13 @@ async def test_changes_come_from_git(reader: ReferenceReader, tmp_path: Path) ->
     git("add", ".")
     git("commit", "-q", "-m", "the first commit")
     (tmp_path / "a.txt").write_text("new\n", "utf-8")
+
+    planted = tmp_path / ".venv/bin/git"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("#!/bin/sh\necho planted\n", "utf-8")
+    planted.chmod(0o755)
+    path = f"{planted.parent}:{reader.environ['PATH']}"
+    reader = replace(reader, environ={**reader.environ, "PATH": path})
 
     expanded = await reader.expand("@diff @staged @git:1")
 

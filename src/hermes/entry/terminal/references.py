@@ -169,7 +169,8 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
 
     async def _git(self, *arguments: str) -> str:
         argv = ("git", "--no-pager", *arguments, "--no-color", "--no-ext-diff")
-        result = await run_program(argv, environ=self.environ, cwd=self.cwd)
+        environ = await asyncio.to_thread(_without_project, self.environ, self.cwd)
+        result = await run_program(argv, environ=environ, cwd=self.cwd)
         if result is None:
             raise NotFound("git is not installed or did not answer.")
         if result.code != 0:
@@ -182,6 +183,15 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
         if not url.startswith(("http://", "https://")):
             raise UsageError("only http and https are fetched.")
         return _bounded(await self.fetch_url(url))
+
+
+def _without_project(environ: Mapping[str, str], cwd: Path) -> dict[str, str]:
+    """Leave the project out of PATH: commands in the sandbox may have put a `git` there."""
+    here = cwd.resolve()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    places = (place for place in environ.get("PATH", "").split(":") if place.startswith("/"))
+    path = ":".join(place for place in places if not Path(place).resolve().is_relative_to(root))
+    return {**environ, "PATH": path}
 
 
 def _bounded(text: str) -> str:
