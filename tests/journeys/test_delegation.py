@@ -398,3 +398,23 @@ async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: 
     assert results[0].startswith("It failed: The turn was interrupted.")
     assert results[-1].startswith("It held.\n[")
     assert asked("'content': 'once more'") == 1, "the turn went on, it was not begun again"
+
+
+async def test_what_a_task_leaves_running_ends_with_it_and_does_not_wake_it(
+    tmp_path: Path,
+) -> None:
+    run = "echo ready; touch ready; exec sleep 4321"
+    left = {"command": run, "background": True, "watch_patterns": ["ready"]}
+    wait = {"command": "until [ -e ready ]; do sleep 0.01; done"}
+    calls = [Step(calls=[Call(name="terminal", arguments=each)]) for each in (left, wait)]
+    rules = [
+        Rule(contains="tend it", steps=[*calls, Step(text="tended")]),
+        Rule(contains="begin", steps=[delegating(goal="tend it"), Step(text="ok")]),
+    ]
+    async with at_work(tmp_path, rules) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        (result,) = await said(app, session, "begin")
+        assert f"tended\n[Background processes of the task ended with it: {run}]" in result
+        assert await app.environments.running() == []
+        await app.gateway.drained()
+        assert "printed a line" not in str([request.body for request in server.requests])

@@ -247,7 +247,7 @@ async def _beside(
         partial(pass_on_notices, pool, gateway, clock),
     )
     tasks = [asyncio.ensure_future(keep_running(service, clock)) for service in services]
-    children = ChildTurns(gateway, gateway.group)
+    children = ChildTurns(gateway, gateway.group, pool)
     try:
         with gateway.doors.attached(children):
             yield

@@ -8,11 +8,13 @@ from the ledger. If the turn that asked is interrupted, so is its child; one
 that works in the background goes on, and its report is a message to the
 session that asked. Its session hangs on that of whoever asked: the money it
 spends counts there, and where a session has files of its own it works on those.
+What it has left running in an environment of its own ends with it.
 How many generations there may be is a setting; a child may have children only
 if it was started as an orchestrator.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -27,11 +29,13 @@ from hermes.control.lanes.notices import tell_session
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
-from hermes.domain.ports.execution import ProcessNotice
+from hermes.domain.ports.execution import Environments, ProcessNotice
 from hermes.domain.session import CHILD_OF, MODEL_OVERRIDE, WORKSPACE_OF, YOLO, Lineage, Session
 from hermes.domain.tools import ChildTask, Spawned, ToolCapabilities, ToolContext
 from hermes.domain.turn import TurnOptions, TurnState
 from hermes.domain.wording import one_line
+
+log = logging.getLogger(__name__)
 
 PLATFORM = "task"
 BACKGROUND = "background"
@@ -44,8 +48,11 @@ class ChildTurns(Follower, Door):
     name = "tasks"
     platforms = (PLATFORM,)
 
-    def __init__(self, gateway: Gateway, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, gateway: Gateway, group: asyncio.TaskGroup, environments: Environments
+    ) -> None:
         super().__init__(gateway.ledger, group)
+        self._environments = environments
         self.capabilities = ToolCapabilities(spawn=self.spawn)
         self._gateway = gateway
         self._waiting: dict[int, asyncio.Future[Outcome]] = {}
@@ -171,6 +178,7 @@ class ChildTurns(Follower, Door):
         return await self._ledger.unanswered(self.platforms)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
+        outcome = await self._cleared(entry.session_id, outcome)
         waiting = self._waiting.get(entry.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(outcome)
@@ -178,6 +186,19 @@ class ChildTurns(Follower, Door):
             await self._report(entry, outcome)
         if outcome.turn_id is not None:
             await self._ledger.mark_answered(outcome.turn_id)
+
+    async def _cleared(self, session_id: str, outcome: Outcome) -> Outcome:
+        """End what a task that is over has left running, and say so in its report."""
+        try:
+            left = await self._environments.release(session_id)
+        except HermesError as error:
+            log.warning("the environment of the task %s stays: %s", session_id, error.message)
+            left = []
+        if not left:
+            return outcome
+        listed = "; ".join(one_line(each.command, 80) for each in left)
+        note = f"[Background processes of the task ended with it: {listed}]"
+        return replace(outcome, text=f"{outcome.text or outcome.reason}\n{note}")
 
     async def _report(self, entry: InboxEntry, outcome: Outcome) -> None:
         """Tell the session that asked how its background task ended."""

@@ -79,16 +79,23 @@ class EnvironmentPool:
                 assert slot.environment is not None
                 return slot.environment
 
-    async def release(self, session_id: str) -> None:
+    async def release(self, session_id: str) -> list[ProcessInfo]:
         """Close the session's environments and forget where it stood."""
+        running = await self._running(
+            [slot for key, slot in self._slots.items() if key[1] == session_id]
+        )
         for key in [key for key in self._slots if key[1] == session_id]:
             await self._close(key)
         for key in [key for key in self._last_cwd if key[1] == session_id]:
             del self._last_cwd[key]
             self._parked.pop(key, None)
+        return running
 
     async def running(self) -> list[ProcessInfo]:
-        environments = [slot.environment for slot in self._slots.values() if slot.environment]
+        return await self._running(list(self._slots.values()))
+
+    async def _running(self, slots: list[_Slot]) -> list[ProcessInfo]:
+        environments = [slot.environment for slot in slots if slot.environment]
         found = [each for environment in environments for each in await environment.processes()]
         return [each for each in found if each.running]
 

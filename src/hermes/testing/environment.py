@@ -216,9 +216,10 @@ class FakeEnvironments:
     async def running(self) -> list[ProcessInfo]:
         return []
 
-    async def release(self, session_id: str) -> None:
+    async def release(self, session_id: str) -> list[ProcessInfo]:
         for key in [key for key in self.made if key[1] == session_id]:
             await self.made.pop(key).close()
+        return []
 
     async def close(self) -> None:
         for environment in self.made.values():

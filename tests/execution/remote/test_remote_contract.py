@@ -337,7 +337,8 @@ class OneMachine:
     async def running(self) -> list[ProcessInfo]:
         return []
 
-    async def release(self, session_id: str) -> None: ...
+    async def release(self, session_id: str) -> list[ProcessInfo]:
+        return []
 
     async def close(self) -> None: ...
 

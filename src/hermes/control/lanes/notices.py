@@ -8,7 +8,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
-from hermes.domain.session import ENDED_PROCESSES, PROCESSES
+from hermes.domain.session import ENDED_PROCESSES, PROCESSES, Lineage
 
 log = logging.getLogger(__name__)
 
@@ -21,12 +21,18 @@ async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock
     while True:
         notice = await source.next_notice()
         try:
-            if notice.text:
+            if notice.text and not await _is_task(gateway, notice.session_id):
                 await tell_session(gateway, notice, clock.now(), new_id("notice"))
             if notice.exit_code is not None:
                 await _keep_end(gateway, notice)
         except HermesError as error:
             log.warning("a process notice was not delivered: %s", error.message)
+
+
+async def _is_task(gateway: Gateway, session_id: str) -> bool:
+    """Tell whether a session is that of a child turn: it has one turn, and nobody reads another."""
+    session = await gateway.ledger.session(session_id)
+    return session is not None and session.lineage is Lineage.DELEGATION
 
 
 async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name: str) -> None:

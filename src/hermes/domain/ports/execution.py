@@ -179,8 +179,8 @@ class Environments(Protocol):
     async def get(self, agent_id: str, session_id: str, cwd: str | None) -> Environment:
         """Return the session's environment, starting it if needed."""
 
-    async def release(self, session_id: str) -> None:
-        """Close the session's environment if it has one."""
+    async def release(self, session_id: str) -> list[ProcessInfo]:
+        """Close the session's environment if it has one; return the processes that ended."""
 
     async def running(self) -> list[ProcessInfo]:
         """Return the background processes of all sessions, which end with this process."""
