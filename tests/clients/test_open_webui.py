@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.clients,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not BIN.exists(), reason="`make clients-browser` did not install it"),
+    pytest.mark.skipif(not (BIN / "open-webui").exists(), reason="not installed"),
 ]
 
 
