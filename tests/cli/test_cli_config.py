@@ -173,6 +173,10 @@ def test_check_lists_all_problems_and_fails_only_on_errors(shell: Shell) -> None
     shell.root.mkdir()
     shell.config.write_text("terminal: {tiemout: 1}\n")
     assert "warning: config.yaml:1: terminal.tiemout is not a known key" in shell.out("check")
+    shell.config.write_text(
+        "security: {website_blocklist: {enabled: true, shared_files: [/nowhere/list]}}\n"
+    )
+    assert "/nowhere/list cannot be read" in shell.out("check")
     shell.config.write_text("terminal: {lifetime_seconds: x, backend: y}\nnope: 1\n")
     result = shell.run("check")
     assert result.exit_code == 78

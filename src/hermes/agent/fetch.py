@@ -7,9 +7,11 @@ a private network is refused, even if its address changes in between.
 
 import asyncio
 import ipaddress
+import logging
 import re
 import socket
 from collections.abc import Callable
+from functools import cache
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,8 @@ from hermes.domain.tools import WebAnswer, WebRequest, tells_secret
 
 if TYPE_CHECKING:
     import httpx2
+
+log = logging.getLogger(__name__)
 
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -63,23 +67,41 @@ def is_not_of_the_host(address: str) -> bool:
 
 
 def blocked(blocklist: WebsiteBlocklist, host: str) -> bool:
-    """Tell whether a host is on the list; `UsageError` if a file of it cannot be read."""
+    """Tell whether a host is on the list, as far as its files can be read."""
     if not blocklist.enabled:
         return False
-    domains = list(blocklist.domains)
-    for name in blocklist.shared_files:
-        try:
-            lines = Path(name).expanduser().read_text("utf-8", "replace").splitlines()
-        except OSError as error:
-            raise UsageError(
-                f"Nothing is fetched: the list of blocked sites {name} cannot be read"
-                f" ({error.strerror}).",
-                hint="The user has to mend security.website_blocklist.shared_files.",
-            ) from error
-        domains += [line.partition("#")[0] for line in lines]
+    domains, missing = _blocked_domains(blocklist)
+    for each in missing:
+        _warn_of_list(each)
     wanted = {each.strip().lower().removeprefix("*.").strip(".") for each in domains} - {""}
     labels = host.lower().rstrip(".").split(".")
     return any(".".join(labels[number:]) in wanted for number in range(len(labels)))
+
+
+def unreadable_lists(blocklist: WebsiteBlocklist) -> list[str]:
+    """Say which files of the list of blocked sites do not count."""
+    return _blocked_domains(blocklist)[1] if blocklist.enabled else []
+
+
+def _blocked_domains(blocklist: WebsiteBlocklist) -> tuple[list[str], list[str]]:
+    domains, missing = list(blocklist.domains), []
+    for name in blocklist.shared_files:
+        try:
+            lines = Path(name).expanduser().read_text("utf-8", "replace").splitlines()
+        except (OSError, RuntimeError) as error:
+            missing.append(
+                f"security.website_blocklist.shared_files: {name} cannot be read"
+                f" ({getattr(error, 'strerror', None) or error}), so its sites are not blocked"
+            )
+        else:
+            domains += [line.partition("#")[0] for line in lines]
+    return domains, missing
+
+
+@cache
+def _warn_of_list(text: str) -> None:
+    """Warn once, not with every request."""
+    log.warning("%s", text)
 
 
 class PageFetcher:

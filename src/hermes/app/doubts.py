@@ -2,13 +2,15 @@
 
 `hermes config check`, `hermes status` and the log of a gateway that starts name the same ones:
 routes that refuse messages or lead nowhere, hooks and plugins that do not run, names and keys of
-the HTTP API that reach nobody. What is wrong with agents themselves is `agent_problems`.
+the HTTP API that reach nobody, lists of blocked sites that are not there. What is
+wrong with agents themselves is `agent_problems`.
 """
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from hermes.agent.fetch import unreadable_lists
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
@@ -32,6 +34,7 @@ def config_doubts(loaded: LoadedConfig, home: HermesHome) -> list[str]:
         *_model_routes(loaded),
         *_hooks(home),
         *plugins,
+        *unreadable_lists(config.security.website_blocklist),
     ]
 
 

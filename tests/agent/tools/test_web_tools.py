@@ -15,7 +15,6 @@ from fakes.web import web
 from hermes.agent.fetch import PageFetcher, blocked, is_not_of_the_host
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.web.pages import decoded
-from hermes.domain.errors import UsageError
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.settings import Settings
 from hermes.domain.settings.agent import Security, Web, WebsiteBlocklist
@@ -108,7 +107,9 @@ async def test_a_secret_goes_into_no_address_and_no_query(tmp_path: Path) -> Non
         assert site.hits == []
 
 
-async def test_blocked_sites_are_not_reached_also_by_a_redirect(tmp_path: Path) -> None:
+async def test_blocked_sites_are_not_reached_also_by_a_redirect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "list.txt").write_text("# bad ones\nbad.example # ads\n127.0.0.1\n")
     blocklist = WebsiteBlocklist(
         enabled=True, domains=("*.evil.example",), shared_files=(str(tmp_path / "list.txt"),)
@@ -116,8 +117,11 @@ async def test_blocked_sites_are_not_reached_also_by_a_redirect(tmp_path: Path) 
     for host in ("evil.example", "a.b.evil.example", "bad.example", "sub.BAD.example."):
         assert blocked(blocklist, host)
     assert not blocked(blocklist, "notevil.example")
-    with pytest.raises(UsageError, match="blocked sites /nowhere cannot be read"):
-        blocked(replace(blocklist, shared_files=("/nowhere",)), "good.example")
+    # A list that is not there is warned of, and the others count.
+    partly = replace(blocklist, shared_files=(f"{tmp_path}/gone", *blocklist.shared_files))
+    assert not blocked(partly, "good.example")
+    assert blocked(partly, "bad.example")
+    assert "/gone cannot be read (No such file or directory)" in caplog.text
     settings = Settings(security=Security(website_blocklist=blocklist))
     async with web() as site, box(tmp_path, settings) as tools:
         text = await tools.text("web_extract", urls=[f"{site.url}/article"])
