@@ -37,6 +37,16 @@ async def test_stdout_is_the_answer_and_nothing_else(tmp_path: Path) -> None:
     assert "session " in outcome.err
 
 
+async def test_an_mcp_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    async with FakeModelServer(talkative()) as server:
+        servers = {"tickets": {"command": "/nowhere/at-all"}}
+        hermes = Hermes(tmp_path, server.base_url, {"mcp_servers": servers})
+        outcome = await hermes.run("chat", "-q", "hi")
+    assert outcome.out == "Hello there.\n"
+    assert "The MCP server tickets is not there" in outcome.err
+    assert "hermes mcp test tickets" in outcome.err
+
+
 async def test_z_is_q_and_chat_is_the_default(tmp_path: Path) -> None:
     async with FakeModelServer(talkative()) as server:
         outcome = await Hermes(tmp_path, server.base_url).run("-z", "hi")

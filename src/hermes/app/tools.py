@@ -119,6 +119,7 @@ class AgentTools:
         self._extra: dict[str, tuple[Tool, ...]] = {}
         """Agent -> tools of its MCP servers, as far as they are known."""
         self._registries: dict[tuple[Any, ...], ToolRegistry] = {}
+        self._told: set[tuple[str, str]] = set()
 
     async def close(self) -> None:
         try:
@@ -181,6 +182,8 @@ class AgentTools:
 
     async def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
         await self.refresh(job.profile)
+        if session.source in EVERYTHING_SEEN:
+            self._tell_absent(job)
         lent, options = job.capabilities.granted, job.brief.options
         registry = self.registry(job.profile, session.source, lent, options)
         journaled = Journaled(registry, self._sources.ledger, self._sources.clock, CALL_SECONDS)
@@ -221,6 +224,14 @@ class AgentTools:
             text = f"There is no record of the project from before this. {error.message}"
             log.warning("no checkpoint: %s", text)
             job.stream.emit(Notice(code="no_checkpoint", text=text, level=NoticeLevel.WARNING))
+
+    def _tell_absent(self, job: TurnJob) -> None:
+        """Say once which MCP servers a person at the terminal has to do without."""
+        for name, why in self.servers.of(job.profile).absent().items():
+            if (name, why) not in self._told:
+                self._told.add((name, why))
+                text = f"The MCP server {name} is not there: {why}. Try it: hermes mcp test {name}"
+                job.stream.emit(Notice(code="mcp_absent", text=text, level=NoticeLevel.WARNING))
 
     async def refresh(self, profile: AgentProfile) -> None:
         """Take up what the MCP servers of an agent offer now."""

@@ -184,6 +184,7 @@ async def test_a_server_that_is_not_there_is_told_and_the_others_go_on(tmp_path:
         ((name, tools, trouble),) = mcp.servers.states()
         assert (name, tools) == ("demo", 0)
         assert "/nowhere/at-all" in trouble
+        assert mcp.servers.absent() == {"demo": trouble}
 
 
 async def test_without_the_package_servers_are_left_out_and_told(

@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import socket
+import sys
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -159,11 +160,15 @@ async def test_secrets_and_sockets_are_not_in_the_environment(person: Person) ->
 GUARDED = """
     .git/config .git/hooks/pre-commit .envrc .vscode/tasks.json .idea/x.xml .husky/pre-commit
     .github/workflows/ci.yml .gitlab-ci.yml Jenkinsfile lefthook.yml .forgejo/workflows/ci.yml
+    .venv/bin/python3
 """
 
 
 @pytest.mark.parametrize("path", GUARDED.split())
-async def test_what_runs_on_the_host_later_stays_as_it_is(person: Person, path: str) -> None:
+async def test_what_runs_on_the_host_later_stays_as_it_is(
+    person: Person, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(person.project / ".venv"))  # Hermes is installed there
     file = person.project / path
     file.parent.mkdir(parents=True, exist_ok=True)
     if path != ".git/config":

@@ -75,6 +75,14 @@ class McpServers:
             for name in self.names
         ]
 
+    def absent(self) -> dict[str, str]:
+        """Return the servers whose tools are not there now, and why."""
+        found = {name: connection for name, (connection, _) in self._connections.items()}
+        late = {
+            name: "it has not answered yet" for name in found if not found[name].settled.is_set()
+        }
+        return late | {name: error for name, _, error in self.states() if error}
+
     async def tools(self) -> tuple[Tool, ...]:
         """Return the tools of the servers that have been met."""
         settings = self._settings()

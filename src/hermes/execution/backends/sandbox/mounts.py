@@ -29,6 +29,7 @@ import re
 import secrets
 import shlex
 import stat
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -245,6 +246,8 @@ def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
         real = Path(os.path.realpath(project / name))
         if project in real.parents:  # a link may lead elsewhere in the project
             yield str(real)
+    if project in (own := Path(os.path.realpath(sys.prefix))).parents:
+        yield str(own)  # Hermes itself is installed there, and starts programs of it
     found = [project / ".git", *islice(_inner(project), 200)]
     ready = [path for path in found if path.name != ".git" or path.is_file()]
     yield from map(str, ready)
