@@ -1,6 +1,7 @@
 """The browser tools on a real Chromium, with a site on loopback that plays the web."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -15,11 +16,13 @@ from fakes.hand_clock import HandClock
 from fakes.toolbox import Toolbox, local_environment
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.tools.registry import ToolRegistry
+from hermes.domain.errors import UsageError
 from hermes.domain.messages import Content, ImagePart, ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.settings.agent import BrowserSettings
 from hermes.domain.tools import Need, ToolCapabilities, ToolContext
 from hermes.execution.browser.browsers import Browsers
+from hermes.execution.browser.guard import AddressOf
 from hermes.execution.clock import SystemClock
 
 pytestmark = pytest.mark.skipif(
@@ -58,7 +61,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site() -> AsyncIterator[Site]:
+async def site(host: str = "0.0.0.0") -> AsyncIterator[Site]:
     made = Site()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +79,7 @@ async def site() -> AsyncIterator[Site]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "0.0.0.0", 0)
+    server = await asyncio.start_server(answer, host, 0)
     port = server.sockets[0].getsockname()[1]
     made.url, made.private = f"http://127.0.0.1:{port}", f"http://127.0.0.2:{port}"
     try:
@@ -106,13 +109,16 @@ class BrowserBox(Toolbox):
 
 @asynccontextmanager
 async def box(
-    tmp_path: Path, settings: BrowserSettings, clock: Clock | None = None
+    tmp_path: Path,
+    settings: BrowserSettings,
+    clock: Clock | None = None,
+    address_of: AddressOf | None = None,
 ) -> AsyncIterator[BrowserBox]:
-    fetcher = PageFetcher(lambda address: address == "127.0.0.1")
+    found = address_of or PageFetcher(lambda address: address == "127.0.0.1").address_of
     async with local_environment(tmp_path) as environment:
         made = BrowserBox(environment, ToolRegistry(["browser"], granted=frozenset(Need)))
         made.chosen = settings
-        made.browsers = Browsers(lambda: made.chosen, fetcher.address_of, clock or SystemClock())
+        made.browsers = Browsers(lambda: made.chosen, found, clock or SystemClock())
         try:
             yield made
         finally:
@@ -252,6 +258,45 @@ async def test_the_settings_of_the_browser_count(tmp_path: Path) -> None:
         closing.cancel()
 
 
+async def names_that_change_their_answer(tmp_path: Path, port: int) -> None:
+    """A browser elsewhere takes such a name (here *.localhost) for what it is at the check."""
+
+    async def public(host: str, port: int) -> str:
+        if host == "tea.localhost":
+            return "127.0.0.7"  # stands for an address of the internet
+        raise UsageError(f"{host}:{port} is in a private network.")
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", port)
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                while data := await source.read(65_536):
+                    sink.write(data)
+            sink.close()
+
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    direct = BrowserSettings(cdp_url=f"http://127.0.0.1:{port}")
+    async with site("127.0.0.7") as shop, box(tmp_path, direct, None, public) as tools:
+        url = shop.url.replace("127.0.0.1", "tea.localhost")
+        assert "Tea" in await tools.text("browser_navigate", url=url)
+    # Through a tunnel it does not get to the proxy.
+    tunnel = await asyncio.start_server(pass_on, "127.0.0.3", 0)
+    far = BrowserSettings(
+        cdp_url=f"http://127.0.0.3:{tunnel.sockets[0].getsockname()[1]}", command_timeout=5.0
+    )
+    async with site() as shop, box(tmp_path, far, None, public) as tools:
+        url = shop.url.replace("127.0.0.1", "tea.localhost")
+        for _ in range(2):
+            closed = await tools.do("browser_navigate", url=url)
+            assert closed.outcome is ToolOutcome.REFUSED, closed
+            assert "came from a private network" in str(closed.content)
+        assert "hello 42" not in await tools.text("browser_console")
+        assert "Tea" not in await tools.text("browser_snapshot")
+    tunnel.close()
+
+
 async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> None:
     profile = tmp_path / "profile"
     program = shutil.which("chromium") or shutil.which("google-chrome") or ""
@@ -277,11 +322,17 @@ async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> No
             page = await tools.text("browser_navigate", url=f"{shop.url}/trap")
             while "Trap" in page:
                 page = await tools.text("browser_console", expression="document.title")
-            assert "held" in page
+            assert "leaked 403" in page or "held" in page
             assert shop.inside == []
-        gone = BrowserSettings(cdp_url="http://127.0.0.1:9")
-        async with box(tmp_path, gone) as tools:
+        await names_that_change_their_answer(tmp_path, int(port))
+        async with site() as shop, box(tmp_path, settings) as tools:
+            assert "Tea" in await tools.text("browser_navigate", url=shop.url)
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            gone = await tools.text("browser_navigate", url=shop.url)
+            assert "Check browser.cdp_url" in gone or "The browser has ended" in gone, gone
             assert "Check browser.cdp_url" in await tools.text("browser_navigate", url=shop.url)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

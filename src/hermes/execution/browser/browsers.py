@@ -6,7 +6,10 @@ closed, and with the last of them the browser.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -19,6 +22,9 @@ from hermes.execution.browser.page import Page
 
 LOOK_SECONDS = 10.0
 """How long it is taken for granted that the machine has a browser, or none."""
+
+
+log = logging.getLogger(__name__)
 
 
 class _Open(Struct):
@@ -34,6 +40,9 @@ class Browsers:
         self._pages: dict[str, _Open] = {}
         self._chrome: Chrome | None = None
         self._proxy: GuardProxy | None = None
+        self._through = ""
+        """The address of the proxy for contexts of a browser elsewhere."""
+        self._guarded = False
         self._lock = asyncio.Lock()
         self._found, self._looked_until = False, 0.0
 
@@ -76,23 +85,58 @@ class Browsers:
     async def _opened(self) -> Page:
         address = self._settings().cdp_url
         if self._chrome is None:
+            self._proxy = proxy = GuardProxy(self._address_of)
             if address:
                 self._chrome = await Chrome.connect(address)
+                self._through = await self._way_back(proxy, urlsplit(address).hostname or "")
             else:
-                self._proxy = GuardProxy(self._address_of)
-                self._chrome = await Chrome.start(await self._proxy.start())
+                self._chrome = await Chrome.start(await proxy.start())
+            self._guarded = bool(self._through) or not address
             self._chrome.listeners[""] = self._heard
             await self._chrome.call("Target.setDiscoverTargets", discover=True)
-        made = await self._chrome.call("Target.createBrowserContext", disposeOnDetach=True)
-        context = made["browserContextId"]
+        context = await self._context(self._through)
         await self._chrome.call(
             "Browser.setDownloadBehavior", behavior="deny", browserContextId=context
         )
         page = Page(
-            self._chrome, context, self._settings, self._address_of, guarded=self._proxy is not None
+            self._chrome,
+            context,
+            self._settings,
+            self._address_of,
+            guarded=self._guarded,
         )
         await page.attach()
         return page
+
+    async def _context(self, proxy: str) -> str:
+        assert self._chrome is not None
+        wanted: dict[str, Any] = {"disposeOnDetach": True}
+        if proxy:  # loopback, too, goes through it, and it decides
+            wanted |= {"proxyServer": proxy, "proxyBypassList": "<-loopback>"}
+        made = await self._chrome.call("Target.createBrowserContext", **wanted)
+        return str(made["browserContextId"])
+
+    async def _way_back(self, proxy: GuardProxy, machine: str) -> str:
+        """Return the address of our proxy for a browser elsewhere; empty if it gets not there."""
+        assert self._chrome is not None
+        try:
+            address = await proxy.start(machine)
+            context = await self._context(address)
+            page = Page(self._chrome, context, self._settings, self._address_of, guarded=True)
+            await page.attach()
+            with contextlib.suppress(HermesError):
+                await page.visit(f"http://{proxy.probe}/", within=5.0)
+            await page.close()
+            if proxy.met:
+                return address
+        except HermesError as error:
+            log.warning("no proxy for the browser at browser.cdp_url: %s", error.message)
+        log.warning(
+            "The browser at browser.cdp_url does not get to the proxy of Hermes: its requests are"
+            " checked one by one, and it looks names up itself."
+        )
+        await proxy.close()
+        return ""
 
     def _heard(self, method: str, params: dict[str, object]) -> None:
         """Follow a page that opens another one in a window of its own."""
@@ -107,6 +151,7 @@ class Browsers:
     async def _end(self) -> None:
         self._pages.clear()
         chrome, proxy, self._chrome, self._proxy = self._chrome, self._proxy, None, None
+        self._through = ""
         if chrome is not None:
             await chrome.close()
         if proxy is not None:

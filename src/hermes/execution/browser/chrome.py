@@ -92,7 +92,7 @@ class Chrome:
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def start(cls, proxy: int) -> "Chrome":
+    async def start(cls, proxy: str) -> "Chrome":
         program = browser_program()
         if program is None:
             raise ConfigError("There is no Chromium on this machine.", hint="Install chromium.")
@@ -201,12 +201,12 @@ class Chrome:
                 waiting.set_exception(HermesError("The browser has ended.", hint="Navigate again."))
 
 
-async def _process(stack: AsyncExitStack, program: str, proxy: int) -> ProcessPipe:
+async def _process(stack: AsyncExitStack, program: str, proxy: str) -> ProcessPipe:
     folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="hermes-browser-")
     stack.push_async_callback(asyncio.to_thread, shutil.rmtree, folder, ignore_errors=True)
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
-    flags = [*_FLAGS, f"--user-data-dir={folder}", f"--proxy-server=127.0.0.1:{proxy}"]
+    flags = [*_FLAGS, f"--user-data-dir={folder}", f"--proxy-server={proxy}"]
     if os.geteuid() == 0:
         flags.append("--no-sandbox")  # Chromium's own walls need another user
     shell = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'

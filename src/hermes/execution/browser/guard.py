@@ -1,16 +1,19 @@
-"""GuardProxy: an HTTP proxy on loopback that asks before it connects.
+"""GuardProxy: an HTTP proxy that asks before it connects, for one browser.
 
 The browser resolves no names and opens no connections of its own: pages, redirects, frames, scripts
 and WebSockets all come here. The name is resolved once, checked, and the connection goes to the
-address that was checked.
+address that was checked. For a browser on another machine it listens where that machine sees this
+one, and serves nobody else; whether the browser gets here is tried with a name that only we know.
 """
 
 import asyncio
 import logging
+import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -23,14 +26,23 @@ _SECONDS = 30.0
 class GuardProxy:
     def __init__(self, address_of: AddressOf) -> None:
         self._address_of = address_of
+        self._browser = ""
+        """The address of the browser's machine."""
+        self.probe = f"{secrets.token_hex(16)}.invalid"
+        self.met = False
+        """The browser has asked for the probe: its connections come here."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> int:
-        """Listen; return the port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_HEAD)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+    async def start(self, machine: str = "127.0.0.1") -> str:
+        """Listen for the browser of a machine; return where, as `host:port`."""
+        try:
+            here, self._browser = await asyncio.to_thread(_way_to, machine)
+            self._server = await asyncio.start_server(self._serve, here, 0, limit=_HEAD)
+        except OSError as error:
+            raise HermesError(f"There is no way back from {machine}: {error}.") from error
+        port = self._server.sockets[0].getsockname()[1]
+        return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
     async def close(self) -> None:
         if self._server is not None:
@@ -48,6 +60,11 @@ class GuardProxy:
                 head = await reader.readuntil(b"\r\n\r\n")
                 method, target, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
                 url = urlsplit(f"//{target}" if method == "CONNECT" else target)
+                if writer.get_extra_info("peername")[0] != self._browser:
+                    raise UsageError("This proxy is for one browser.")
+                if url.hostname == self.probe:
+                    self.met = True
+                    raise UsageError("This is the guard of a browser.")
                 port = url.port or (443 if url.scheme == "https" else 80)
                 address = await self._address_of(url.hostname or "", port)
                 there = await asyncio.open_connection(address, port)
@@ -86,6 +103,14 @@ class GuardProxy:
         async with asyncio.TaskGroup() as group:
             group.create_task(pump(one[0], other[1]))
             group.create_task(pump(other[0], one[1]))
+
+
+def _way_to(machine: str) -> tuple[str, str]:
+    """Return our address as a machine sees it, and its own; nothing is sent."""
+    family, kind, *_, address = socket.getaddrinfo(machine, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as way:
+        way.connect(address)
+        return str(way.getsockname()[0]), str(address[0])
 
 
 def _direct(head: bytes, target: str) -> bytes:

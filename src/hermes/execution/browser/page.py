@@ -117,6 +117,8 @@ class Page:
         self._said: deque[str] = deque(maxlen=200)
         self._stuck = False
         """Something took too long: the page may never answer again."""
+        self._private = False
+        """Something that the page is made of came from a private network."""
         self._dialog: dict[str, Any] | None = None
         self._dialog_opened = asyncio.Event()
         self._loading = asyncio.Event()
@@ -135,8 +137,11 @@ class Page:
         for domain in ("Page", "Runtime", "DOM", "Accessibility"):
             await self._call(f"{domain}.enable")
         if not self._guarded:
-            # A browser elsewhere does not use our proxy: each request is asked about.
+            # A browser elsewhere that does not get to our proxy: each request is asked about, and
+            # as it looks the name up itself, what came from a private network is not shown.
             await self._call("Fetch.enable", patterns=[{"urlPattern": "*"}])
+            await self._call("Network.enable")
+            await self._call("Network.setCacheDisabled", cacheDisabled=True)
 
     def follow(self, target: str) -> None:
         """Go on in a window that the page opened."""
@@ -170,19 +175,24 @@ class Page:
         await self._address_of(parts.hostname, port)
         if self._stuck or self._dialog is not None:
             await self._renew()
-        self._loaded.clear()
-        answer = await self._call("Page.navigate", within=self._patience, url=url)
-        if error := answer.get("errorText"):
-            raise HermesError(f"{url} could not be opened: {error}.")
+        await self.visit(url, within=self._patience)
         await self._settled(started=True)
         return await self._where()
+
+    async def visit(self, url: str, *, within: float) -> None:
+        self._loaded.clear()
+        self._private = False
+        answer = await self._call("Page.navigate", within=within, url=url)
+        if error := answer.get("errorText"):
+            raise HermesError(f"{url} could not be opened: {error}.")
 
     async def _renew(self) -> None:
         """Go on in a new tab: the one there is runs something that does not end, or waits."""
         old = self.target
         self._chrome.listeners.pop(self._session, None)
         self._closed_dialog()
-        self._stuck = False
+        self._said.clear()
+        self._stuck = self._private = False
         await self.attach()
         await self._chrome.call("Target.closeTarget", timeout=5, targetId=old)
 
@@ -273,6 +283,7 @@ class Page:
         if expression:
             self._check_dialog()
             return msgspec.json.encode(await self._evaluate(expression)).decode()[:20_000]
+        await self._check_origin()
         said = "\n".join(self._said)
         if clear:
             self._said.clear()
@@ -357,9 +368,19 @@ class Page:
     async def _seen(self, method: str, /, **params: Any) -> dict[str, Any]:
         """Ask for something; `HermesError` if a dialog is in the way."""
         answer = await self._act(method, **params)
+        await self._check_origin()
         if not answer:
             self._check_dialog()
         return answer
+
+    async def _check_origin(self) -> None:
+        """Leave a page that came from where the browser may not go, whatever its name said."""
+        if self._private:
+            try:
+                await self._address_of("127.0.0.1", 80)
+            except HermesError:
+                await self._renew()
+                raise ToolRefused("The page came from a private network and was closed.") from None
 
     async def _call(self, method: str, /, within: float = 0.0, **params: Any) -> dict[str, Any]:
         seconds = within or self._settings().command_timeout
@@ -434,6 +455,9 @@ class Page:
                 details = params["exceptionDetails"]
                 text = details.get("exception", {}).get("description") or details.get("text", "")
                 self._said.append(f"error: {text[:500]}")
+            case "Network.responseReceivedExtraInfo":
+                space = params.get("resourceIPAddressSpace")
+                self._private |= space in {"Loopback", "Local", "Private"}
             case "Fetch.requestPaused":
                 self._keep(asyncio.ensure_future(self._asked(params)))
 
