@@ -121,8 +121,11 @@ def unpacks(command: ShellCommand) -> Iterator[str]:
         yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
     elif name in {"pip", "pip3"} and operands[:1] == ["download"]:
         yield from [*command.values_of("-d", "--dest")] or ["."]
-    elif name == "git" and operands[:1] == ["clone"] and len(operands) > 1:
-        yield operands[2] if len(operands) > 2 else posixpath.basename(operands[1]).split(".")[0]
+    elif name in {"git", "hg", "svn", "gh"} and {"clone", "co"} & {*operands[:2]}:
+        # Options may have values: it yields too much rather than too little.
+        for operand in operands:
+            yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
+            yield from (operand,) if ":" not in operand else ()
 
 
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:
@@ -138,8 +141,11 @@ def shell_code(command: ShellCommand) -> NestedText | None:
     args = tuple("-" + a[1:] if a[:1] == "+" else a for a in command.args)
     operand = command_start(args, "-o -O --rcfile --init-file", assigns=False)
     for index, arg in enumerate(args[:operand]):
-        if re.match(r"-[a-zA-Z]*c[a-zA-Z]*$|--command$", arg):
+        given = re.match(r"-[abd-zA-Z]*c([^-].*)?$|--command$", arg, re.DOTALL)
+        if given is not None:
             code = [a for a in command.args[index + 1 :] if not re.match(r"[-+][a-zA-Z]+$|--$", a)]
+            if given[1] and (command.name == "fish" or not given[1].isalpha()):
+                code.insert(0, given[1])  # glued to its option
             return NestedText(code[0], command.name) if code else None
     reads_input = operand is None or args[operand] in STDIN_FILES or "s" in command.letters()
     if reads_input and command.feed.text is not None:

@@ -298,7 +298,8 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it cuts files short", "truncate")
     else:
         yield from _moves(command, ground)
-    for value in command.values_of(*_LOADS.get(name, "").split()):
+    tool = "".join(command.operands()[:1]) if name in {"yarn", "pnpm", "bun"} else name
+    for value in command.values_of(*_LOADS.get(tool, "").split()):
         loaded = "/" in value or value[:1] in {".", "~"}
         if loaded and value != "/dev/null" and _leaves(value, command, ground):
             yield Finding(f"it loads {value} from outside of the project", "load outside")
@@ -313,10 +314,10 @@ def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     away = command.name == "mv" and _leaves(_destination(command) or target, command, ground)
     if away and moved and (many or any(map(os.path.isdir, moved))):
         yield Finding("it moves files out of the project", "mv out")
-    hard = command.name in {"ln", "link"} and not command.has_long("symbolic")
-    if (hard and "s" not in command.letters()) or (
-        command.name == "cp" and "l" in command.letters()
-    ):
+    letters = command.letters()
+    symbolic = "s" in letters or command.has_long("symbolic")
+    copied = command.name == "cp" and ("l" in letters or command.has_long("link"))
+    if copied or (command.name in {"ln", "link"} and not symbolic):
         for source in sources:
             if _leaves(source, command, ground) or any(
                 place_of(clean, ground) for clean in command.where(source)

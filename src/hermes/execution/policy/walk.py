@@ -454,7 +454,11 @@ class Walk:
         for path in {*written, *named, *runs(command)}:
             place = absolute(path, command.cwd)
             linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
-            new = self._arrived and path in written and _not_yet(posixpath.dirname(place), command)
+            new = (
+                self._arrived
+                and path in written
+                and _not_yet(posixpath.dirname(place), command.cwd)
+            )
             if command.name != "ln" and (linked or new):
                 self.findings.append(opaque("it works behind a link that was just made"))
 
@@ -473,7 +477,7 @@ class Walk:
         found = [absolute(path, cwd) for path in modules(command) for cwd in command.cwds]
         for clean in (*ran, *found):
             made = _is_made(clean, self.files)
-            arrived = (self._arrived or late) and clean in ran and _not_yet(clean, command)
+            arrived = (self._arrived or late) and clean in ran and _not_yet(clean, command.cwd)
             if not (made or arrived or _is_made(clean, carried)):
                 continue
             text = self.files.get(clean) if made or arrived else _text_of(clean)
@@ -485,9 +489,13 @@ class Walk:
 
     def _works_on_fetched(self, command: ShellCommand) -> bool:
         """Return whether a program that runs code works in a folder that this session fetched."""
-        if not changes_files(command) or command.name in {"git", "cd", "ln"}:
+        runs_code = changes_files(command) or command.name == "cmake"
+        if not runs_code or command.name in {"git", "cd", "ln"}:
             return False
-        named = (*command.operands(), *command.values_of("-C", "--prefix", "--manifest-path"), ".")
+        if self._arrived and command.cwd and _not_yet(command.cwd, self.ground.cwd):
+            return True
+        options = command.values_of("-C", "-S", "--prefix", "--manifest-path")
+        named = (*command.operands(), *options, ".")
         places = [absolute(path, command.cwd) for path in named]
         folders = [f[:-1] for f in (*self.files, *self.ground.carried.files) if f[-2:] == "/*"]
         root = f"{self.ground.project}/"
@@ -571,12 +579,10 @@ def _is_made(path: str, files: Collection[str]) -> bool:
     return path in files or any(may_match(path, f) or may_match(f, path) for f in files)
 
 
-def _not_yet(path: str, command: ShellCommand) -> bool:
-    """Return whether a path will only be there when the command runs."""
-    here = command.cwd or ""
-    if path.endswith("/bin/activate"):
-        return False
-    return os.path.isdir(here) and not os.path.lexists(path)  # noqa: PTH112
+def _not_yet(path: str, here: str | None) -> bool:
+    """Return whether a path will only be there when a command runs, here where others are."""
+    made = path.endswith("/bin/activate") or not os.path.isdir(here or "")  # noqa: PTH112
+    return not made and not os.path.lexists(path)
 
 
 def _text_of(path: str) -> str | None:
