@@ -94,7 +94,8 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
     if name in {"find", "gfind"} and _find_deletes(args):
         return find_roots(args)
     if name == "mv":
-        return [t for t in command.operands()[:-1] if absolute(t, command.cwd) != "."]
+        into = [*command.values_of("-t", "--target-directory")] or command.operands()[-1:]
+        return [o for o in command.operands() if o not in into and absolute(o, command.cwd) != "."]
     if name == "rsync" and any(a.startswith("--del") for a in args):
         return command.operands()[-1:]
     return []
