@@ -258,43 +258,23 @@ async def test_the_settings_of_the_browser_count(tmp_path: Path) -> None:
         closing.cancel()
 
 
-async def names_that_change_their_answer(tmp_path: Path, port: int) -> None:
-    """A browser elsewhere takes such a name (here *.localhost) for what it is at the check."""
+@asynccontextmanager
+async def tunnel(port: int) -> AsyncIterator[int]:
+    """A way to a browser that it cannot go back."""
 
-    async def public(host: str, port: int) -> str:
-        if host == "tea.localhost":
-            return "127.0.0.7"  # stands for an address of the internet
-        raise UsageError(f"{host}:{port} is in a private network.")
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                sink.write(data)
+        sink.close()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection("127.0.0.1", port)
-
-        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(OSError):
-                while data := await source.read(65_536):
-                    sink.write(data)
-            sink.close()
-
         await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
 
-    direct = BrowserSettings(cdp_url=f"http://127.0.0.1:{port}")
-    async with site("127.0.0.7") as shop, box(tmp_path, direct, None, public) as tools:
-        url = shop.url.replace("127.0.0.1", "tea.localhost")
-        assert "Tea" in await tools.text("browser_navigate", url=url)
-    # Through a tunnel it does not get to the proxy.
-    tunnel = await asyncio.start_server(pass_on, "127.0.0.3", 0)
-    far = BrowserSettings(
-        cdp_url=f"http://127.0.0.3:{tunnel.sockets[0].getsockname()[1]}", command_timeout=5.0
-    )
-    async with site() as shop, box(tmp_path, far, None, public) as tools:
-        url = shop.url.replace("127.0.0.1", "tea.localhost")
-        for _ in range(2):
-            closed = await tools.do("browser_navigate", url=url)
-            assert closed.outcome is ToolOutcome.REFUSED, closed
-            assert "came from a private network" in str(closed.content)
-        assert "hello 42" not in await tools.text("browser_console")
-        assert "Tea" not in await tools.text("browser_snapshot")
-    tunnel.close()
+    server = await asyncio.start_server(pass_on, "127.0.0.3", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
 
 
 async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> None:
@@ -314,8 +294,27 @@ async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> No
             line = await process.stderr.readline()
             assert line
         port = line.decode().split("://")[1].split("/")[0].rpartition(":")[2]
+        # The name changes its answer: the browser's own (*.localhost) is not the one of the check.
+        public = {"tea.localhost": "127.0.0.7"}
+
+        async def address_of(host: str, port: int) -> str:
+            if host not in public:
+                raise UsageError(f"{host}:{port} is in a private network.")
+            return public[host]
+
+        async with tunnel(int(port)) as far, site() as shop:
+            settings = BrowserSettings(cdp_url=f"http://127.0.0.3:{far}")
+            async with box(tmp_path, settings, None, address_of) as tools:
+                for _ in range(2):
+                    url = shop.url.replace("127.0.0.1", "tea.localhost")
+                    closed = await tools.do("browser_navigate", url=url)
+                    assert closed.outcome is ToolOutcome.REFUSED
+                    assert "came from a private network" in str(closed.content)
+                assert "hello 42" not in await tools.text("browser_console")
+                assert "Tea" not in await tools.text("browser_snapshot")
+        public["127.0.0.1"] = "127.0.0.1"
         settings = BrowserSettings(cdp_url=f"http://127.0.0.1:{port}")
-        async with site() as shop, box(tmp_path, settings) as tools:
+        async with site() as shop, box(tmp_path, settings, None, address_of) as tools:
             # In a task of its own, as calls are: the connection outlives it.
             first = asyncio.ensure_future(tools.text("browser_navigate", url=shop.url))
             assert "Tea" in await first
@@ -324,9 +323,9 @@ async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> No
                 page = await tools.text("browser_console", expression="document.title")
             assert "leaked 403" in page or "held" in page
             assert shop.inside == []
-        await names_that_change_their_answer(tmp_path, int(port))
-        async with site() as shop, box(tmp_path, settings) as tools:
-            assert "Tea" in await tools.text("browser_navigate", url=shop.url)
+            async with site("127.0.0.7") as other:
+                url = other.url.replace("127.0.0.1", "tea.localhost")
+                assert "Tea" in await tools.text("browser_navigate", url=url)
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             gone = await tools.text("browser_navigate", url=shop.url)
