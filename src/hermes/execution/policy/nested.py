@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import translate
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -26,6 +27,7 @@ from hermes.execution.policy.expansion import is_unknown
 from hermes.execution.policy.syntax import COMPUTED
 
 SHELLS = listed("shells")
+MAX_FILE = 65_536
 SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 
 
@@ -126,6 +128,25 @@ def unpacks(command: ShellCommand) -> Iterator[str]:
         for operand in operands:
             yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
             yield from (operand,) if ":" not in operand else ()
+
+
+def text_of(path: str) -> str | None:
+    """Return the text of a file on the disk that is not large; nothing if it is not there."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except (OSError, ValueError):
+        return None
+    return None if len(data) > MAX_FILE or b"\0" in data else data.decode(errors="replace")
+
+
+def language_in(runner: str, text: str) -> str:
+    """Return the language of a file by the program that runs it, or by its first line."""
+    first = text.partition("\n")[0]
+    if runner in SHELLS or runner in {"source", "."} or first[:2] != "#!":
+        return language_of(runner) or "shell"
+    name = base_name(first[2:].replace("env ", "/").strip()).split(" ")[0]
+    return "shell" if name in SHELLS else language_of(name) or "other"
 
 
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:

@@ -10,13 +10,12 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from time import thread_time
 
 from msgspec import structs
 
 from hermes.execution.policy import syntax
-from hermes.execution.policy.code import inspect, language_of
+from hermes.execution.policy.code import inspect
 from hermes.execution.policy.command import (
     TOO_COMPLICATED,
     Feed,
@@ -43,14 +42,17 @@ from hermes.execution.policy.floor import (
 )
 from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.nested import (
+    MAX_FILE,
     SETTERS,
     SHELLS,
     Nested,
     NestedCommand,
     NestedText,
+    language_in,
     modules,
     nested,
     runs,
+    text_of,
     unpacks,
 )
 from hermes.execution.policy.network import READS_SECRET, is_store
@@ -84,7 +86,6 @@ _SET_BY_BASH = (
     *("OLDPWD", "DIRSTACK", "_", "COPROC", "REPLY", "MAPFILE", "OPTARG"),
     *("BASH_COMMAND", "BASH_ARGV", "BASH_REMATCH", "BASH_SOURCE", "BASH_EXECUTION_STRING"),
 )
-_MAX_FILE = 65_536
 _ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
 RUNS_MADE = opaque("it runs a file that was just made", "made, run")
@@ -480,12 +481,12 @@ class Walk:
             arrived = (self._arrived or late) and clean in ran and _not_yet(clean, command.cwd)
             if not (made or arrived or _is_made(clean, carried)):
                 continue
-            text = self.files.get(clean) if made or arrived else _text_of(clean)
+            text = self.files.get(clean) if made or arrived else text_of(clean)
             edits = command.name in {"sed", "gsed"}
             if text is None or (edits and not sed_harmless(text)):
                 self.findings.append(RUNS_MADE)
             elif not edits:
-                yield NestedText(text, command.name, _language(command.name, text))
+                yield NestedText(text, command.name, language_in(command.name, text))
 
     def _works_on_fetched(self, command: ShellCommand) -> bool:
         """Return whether a program that runs code works in a folder that this session fetched."""
@@ -506,9 +507,9 @@ class Walk:
         if self._floor_in_files is None:
             texts = [*self._written]
             for path in reversed(self.ground.carried.files):
-                if sum(map(len, texts)) > 2 * _MAX_FILE:
+                if sum(map(len, texts)) > 2 * MAX_FILE:
                     break
-                texts.append("" if "*" in path else _text_of(path) or "")
+                texts.append("" if "*" in path else text_of(path) or "")
             self._floor_in_files = any(map(mentions_floor, texts))
         return self._floor_in_files
 
@@ -583,25 +584,6 @@ def _not_yet(path: str, here: str | None) -> bool:
     """Return whether a path will only be there when a command runs, here where others are."""
     made = path.endswith("/bin/activate") or not os.path.isdir(here or "")  # noqa: PTH112
     return not made and not os.path.lexists(path)
-
-
-def _text_of(path: str) -> str | None:
-    """Return the text of a file on the disk that is not large; nothing if it is not there."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MAX_FILE + 1)
-    except (OSError, ValueError):
-        return None
-    return None if len(data) > _MAX_FILE or b"\0" in data else data.decode(errors="replace")
-
-
-def _language(runner: str, text: str) -> str:
-    """Return the language of a file by the program that runs it, or by its first line."""
-    first = text.partition("\n")[0]
-    if runner in SHELLS or runner in {"source", "."} or first[:2] != "#!":
-        return language_of(runner) or "shell"
-    name = base_name(first[2:].replace("env ", "/").strip()).split(" ")[0]
-    return "shell" if name in SHELLS else language_of(name) or "other"
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
