@@ -223,9 +223,10 @@ async def test_what_dead_processes_left_is_swept_and_what_live_ones_hold_is_not(
     tmp_path: Path,
 ) -> None:
     own = f"hermes-shell-{os.getpid()}-abcd1234"
-    dead, old = "hermes-shell-4194305-abcd1234", ("hermes-shell-older", "hermes-results/forgotten")
+    gone = [f"hermes-{kind}-4194305-abcd1234" for kind in ("shell", "code", "browser")]
+    old = ("hermes-shell-older", "hermes-results/forgotten")
     others = ("hermes-dockerd-abcd1234", "hermes-results/recent")
-    for name in (own, dead, *old, *others):
+    for name in (own, *gone, *old, *others):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "hermes-shell-4194305-link").symlink_to(tmp_path / own)
     for name in old:

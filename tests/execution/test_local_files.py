@@ -37,6 +37,18 @@ async def test_a_replaced_file_keeps_its_mode(env: LocalEnvironment, tmp_path: P
     assert script.read_text() == "new"
 
 
+async def test_what_is_marked_read_only_and_what_has_no_folder_is_not_written(
+    env: LocalEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "fixed").write_text("old")
+    (tmp_path / "fixed").chmod(0o444)
+    with pytest.raises(UsageError, match="fixed is read-only"):
+        await env.write("fixed", b"new")
+    with pytest.raises(HermesError, match="what should be a folder is none"):
+        await env.write("fixed/deep/file", b"new")
+    assert (tmp_path / "fixed").read_text() == "old"
+
+
 async def test_a_link_stays_a_link_and_its_target_is_replaced(
     env: LocalEnvironment, tmp_path: Path
 ) -> None:

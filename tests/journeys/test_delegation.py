@@ -177,7 +177,10 @@ async def test_a_batch_runs_at_once_and_each_report_has_its_place(tmp_path: Path
         Rule(contains="job one", steps=[Step(text="first", stall="first")]),
         Rule(contains="job two", steps=[Step(text="second", stall="first")]),
         Rule(contains="job three", steps=[Step(text="third")]),
-        Rule(contains="begin", steps=[delegating(tasks=tasks), Step(text="done")]),
+        Rule(
+            contains="begin",
+            steps=[delegating(tasks=tasks, goal="all"), delegating(tasks=tasks), Step(text="done")],
+        ),
     ]
     async with at_work(tmp_path, rules) as (app, server):
         session = await app.gateway.open_session("main", "cli", "ann")
@@ -186,7 +189,8 @@ async def test_a_batch_runs_at_once_and_each_report_has_its_place(tmp_path: Path
             lambda: sum("job " in str(r.body["messages"][-1]) for r in server.requests) == 3
         )
         server.release()
-        (result,) = await waiting
+        both, result = await waiting
+    assert "Give `goal` or `tasks`, not both." in both
     heads = [line for line in result.splitlines() if line.startswith("##")]
     assert heads == [
         f"## Task {n}: job {w}" for n, w in enumerate(("one", "two", "three", "four"), 1)

@@ -222,7 +222,7 @@ def _left_behind(path: Path, old: float) -> list[Path]:
         return []
     if path.name == "hermes-results":
         return [each for each in path.iterdir() if each.lstat().st_mtime < old]
-    made = re.fullmatch(r"hermes-(?:shell|ssh)-(?:(\d+)-)?\w+", path.name)
+    made = re.fullmatch(r"hermes-(?:shell|ssh|code|browser)-(?:(\d+)-)?\w+", path.name)
     if made is None:
         return []
     gone = not Path(f"/proc/{made[1]}").exists() if made[1] else status.st_mtime < old

@@ -116,6 +116,8 @@ async def test_nothing_found_is_not_an_error_but_a_broken_pattern_is(tools: Tool
     broken = await tools.do("search_files", pattern="(")
     assert broken.outcome is ToolOutcome.ERROR
     assert "search failed" in str(broken.content)
+    ahead = await tools.text("search_files", pattern="(?=a)b")
+    assert "pcre2" not in ahead, "options of another program"
     missing = await tools.do("search_files", pattern="x", path="no/such")
     assert missing.outcome is ToolOutcome.ERROR
     assert (await tools.do("search_files", pattern="")).outcome is ToolOutcome.ERROR

@@ -45,6 +45,9 @@ Size</button> <img src="/cup.png" alt="A cup"><iframe srcdoc="<button>Inside</bu
 <button>Go</button><div contenteditable="true">rich</div>""",
     "/spin": "<title>Spin</title><script>setTimeout(() => { while (true) {} }, 0)</script>",
     "/twice": "<title>Twice</title><script>alert('one'); alert('two')</script><p>over</p>",
+    "/long": f"<title>Long</title><p>{'word ' * 100}end</p>",
+    "/file": "PK",
+    "/pdf": "%PDF-1.4",
     "/stay": "<title>Stay</title><script>onbeforeunload = e => e.preventDefault()</script>"
     "<button>Stay</button>",
     "/trap": '<title>Trap</title><img src="http://PRIVATE/steal"><script>fetch("http://PRIVATE/x")'
@@ -71,8 +74,9 @@ async def site(host: str = "0.0.0.0") -> AsyncIterator[Site]:
         page = PAGES.get(target.partition("?")[0], "").replace("http://PRIVATE", made.private)
         data = page.encode()
         status = "302 Found\r\nLocation: " + made.private if target == "/away" else "200 OK"
+        kind = {"/file": "application/zip", "/pdf": "application/pdf"}.get(target, "text/html")
         writer.write(
-            f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(data)}\r\n"
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
             "Access-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n".encode()
             + data
         )
@@ -158,6 +162,12 @@ async def test_a_person_would_use_a_page_like_this(tmp_path: Path) -> None:
         more = await tools.text("browser_click", ref=ref(page, "More"))
         assert "More tea" in more or "More tea" in await tools.text("browser_snapshot", full=True)
         assert "There is no @e99" in await tools.text("browser_click", ref="@e99")
+        assert "word …" in await tools.text("browser_navigate", url=f"{shop.url}/long")
+        whole = await tools.text("browser_snapshot", full=True)
+        assert ("word end" in whole, whole.count("end")) == (True, 1)
+        for path in ("/file", "/pdf"):
+            told = await tools.text("browser_navigate", url=f"{shop.url}{path}")
+            assert "use web_extract" in told
 
 
 async def test_the_browser_reaches_only_what_tools_may_reach(tmp_path: Path) -> None:

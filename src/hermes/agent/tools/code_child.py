@@ -87,7 +87,7 @@ class Bridge:
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._children: list[subprocess.Popen[bytes]] = []
         place = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 - a socket's name is short
-        self._folder = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=place))
+        self._folder = Path(tempfile.mkdtemp(prefix=f"hermes-code-{os.getpid()}-", dir=place))
 
     def run(self) -> None:
         try:

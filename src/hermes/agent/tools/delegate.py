@@ -47,6 +47,8 @@ async def delegate_task(args: DelegateTaskArgs, context: ToolContext) -> ToolRes
     """Give self-contained tasks to child agents and get their reports; several run in parallel."""
     given = Task(goal=args.goal, context=args.context, toolsets=args.toolsets, role=args.role)
     tasks = args.tasks or [given]
+    if args.tasks and args.goal.strip():
+        raise UsageError("Give `goal` or `tasks`, not both.", hint="Put the goal into `tasks`.")
     if any(not each.goal.strip() for each in tasks):
         raise UsageError("A task needs a goal.", hint="Give `goal`, or `tasks` with a goal each.")
     if len(tasks) > MAX_TASKS:

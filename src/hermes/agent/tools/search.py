@@ -192,7 +192,11 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
     if args.target == "files":
         found.sort(key=lambda hit: hit.path)
     elif not found and result.exit_code and result.output.strip() and not result.timed_out:
-        raise UsageError(f"The search failed: {result.output.strip()[:300]}")
+        why = result.output.strip().partition("\n\nConsider ")[0]  # options of ripgrep, not ours
+        raise UsageError(
+            f"The search failed: {why[:300]}",
+            hint="A pattern is matched line by line, without look-around and back-references.",
+        )
     hidden = frozenset[str]()
     if args.target == "content" and mode != "files_only":
         hidden = await context.capabilities.hidden(context, list({hit.file: 0 for hit in found}))

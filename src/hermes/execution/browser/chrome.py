@@ -202,7 +202,7 @@ class Chrome:
 
 
 async def _process(stack: AsyncExitStack, program: str, proxy: str) -> ProcessPipe:
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="hermes-browser-")
+    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=f"hermes-browser-{os.getpid()}-")
     stack.push_async_callback(asyncio.to_thread, shutil.rmtree, folder, ignore_errors=True)
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()

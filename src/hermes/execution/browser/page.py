@@ -27,6 +27,8 @@ LOADING = 20.0
 STARTS = 0.3
 """Seconds within which an action begins to load something, if it does."""
 SHORT, FULL = 8_000, 60_000
+NAME = 300
+"""Characters of one text, unless everything is asked for."""
 _ACTED_ON = frozenset(
     {"button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "menuitem", "tab"}
     | {"menuitemcheckbox", "menuitemradio", "switch", "slider", "option", "listbox", "spinbutton"}
@@ -184,7 +186,11 @@ class Page:
         self._private = False
         answer = await self._call("Page.navigate", within=within, url=url)
         if error := answer.get("errorText"):
-            raise HermesError(f"{url} could not be opened: {error}.")
+            aborted = error == "net::ERR_ABORTED"
+            raise HermesError(
+                f"{url} could not be opened: {error}.",
+                hint="It may be a download, which is refused here: use web_extract." * aborted,
+            )
 
     async def _renew(self) -> None:
         """Go on in a new tab: the one there is runs something that does not end, or waits."""
@@ -217,6 +223,8 @@ class Page:
         if len(text) > limit:
             more = "" if full else "; browser_snapshot with full=true shows more"
             text = f"{text[:limit]}\n[Cut: {limit} of {len(text)} characters{more}.]"
+        if not text and "pdf" in str(await self._evaluate("document.contentType")):
+            return "The page is a PDF, which is not readable here: use web_extract."
         return text or "The page is empty."
 
     async def click(self, ref: str) -> str:
@@ -504,12 +512,18 @@ class Page:
 
     def _line(self, node: dict[str, Any], above: str, *, full: bool) -> tuple[str, str]:
         role = node.get("role", {}).get("value", "")
-        name = " ".join(str(node.get("name", {}).get("value", "")).split())[:300]
+        name = " ".join(str(node.get("name", {}).get("value", "")).split())
+        if not full and len(name) > NAME:
+            name = f"{name[:NAME]}…"
         states = {each["name"]: each["value"].get("value") for each in node.get("properties", ())}
         # What one writes into although it is no field: editors.
         written = states.get("editable") == "richtext" and states.get("focusable") is True
         role = "textbox" if written and role in _SKIPPED else role
-        if node.get("ignored") or (role in _SKIPPED and not (full and name)):
+        if (
+            role == "InlineTextBox"
+            or node.get("ignored")
+            or (role in _SKIPPED and not (full and name))
+        ):
             return "", ""
         if role == "StaticText":
             return ("" if name in above else name), ""

@@ -165,6 +165,7 @@ def _existing(path: str, real: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     require_regular(path, status)
+    require_writable(path, status)
     return status
 
 
@@ -219,13 +220,21 @@ def require_regular(path: str, status: os.stat_result) -> None:
         raise UsageError(f"{path} is a device, pipe or socket, not a regular file.")
 
 
+def require_writable(path: str, status: os.stat_result) -> None:
+    """Refuse to replace what is marked as not to be changed, as a shell would."""
+    if not status.st_mode & 0o222:
+        raise UsageError(f"{path} is read-only.", hint="If it is to be changed: chmod u+w.")
+
+
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
         raise UsageError(f"{path!r} is not a usable path: {error}.") from error
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except NotADirectoryError as error:
+        raise NotFound(f"There is no file at {path}: what should be a folder is none.") from error
+    except FileNotFoundError as error:
         raise NotFound(f"There is no file at {path}.") from error
     except PermissionError as error:
         raise HermesError(f"Permission denied: {path}.") from error

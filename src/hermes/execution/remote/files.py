@@ -39,6 +39,7 @@ _WRITE = (
     't=$(readlink -f -- "$f" 2>/dev/null && printf x) || t="$f"$\'\\n\'x;'
     " t=${{t%x}}; t=${{t%$'\\n'}};"
     f' [ -d "$t" ] && exit {_IS_DIR}; [ -e "$t" ] && [ ! -f "$t" ] && exit {_NOT_REGULAR};'
+    f' [ -e "$t" ] && [ ! -w "$t" ] && exit {_DENIED};'
     ' d="${{t%/*}}/.hermes-{nonce}.tmp"; mkdir -p -- "${{t%/*}}/" || exit 1;'
     ' o=; if [ -e "$t" ]; then o=$(stat -c "%a %u:%g" -- "$t" 2>/dev/null ||'
     ' stat -f "%Lp %u:%g" -- "$t"); (umask 077; : >"$d"); fi;'

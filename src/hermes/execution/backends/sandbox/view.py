@@ -28,6 +28,7 @@ from hermes.execution.host.files import (
     explained,
     require_regular,
     require_unchanged,
+    require_writable,
 )
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
@@ -91,6 +92,7 @@ class View:
             with contextlib.suppress(FileNotFoundError):
                 existing = walk.status()
                 require_regular(path, existing)
+                require_writable(path, existing)
                 mode = stat.S_IMODE(existing.st_mode) & 0o777
             walk.replace(data, mode, lambda: require_unchanged(path, was, walk.content))
 
