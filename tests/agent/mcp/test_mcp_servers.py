@@ -154,6 +154,7 @@ async def test_the_settings_of_a_server_count(tmp_path: Path) -> None:
         assert "the model says" not in (await mcp.call("think"))[1]
         await changed(tools=McpToolChoice(include=("ad*",), resources=False, prompts=False))
         assert await mcp.names() == ["add"]
+        assert mcp.servers.states() == [("demo", 1, "")], "what is left out is not counted"
         await changed(enabled=False)
         assert await mcp.names() == []
         await changed(command="/bin/sleep", args=("60",), connect_timeout=0.1)

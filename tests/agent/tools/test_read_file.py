@@ -45,6 +45,12 @@ async def test_binary_files_are_refused() -> None:
     assert "binary" in str(result.content)
 
 
+async def test_a_text_that_is_not_utf8_is_said_to_be_none() -> None:
+    tools = Toolbox(FakeEnvironment(files={"a": b"caf\xe9\n", "b": "café\n"}))
+    assert "1|caf\ufffd\n[The file is not UTF-8" in await tools.text("read_file", path="a")
+    assert await tools.text("read_file", path="b") == "1|café"
+
+
 async def test_similar_names_are_suggested() -> None:
     tools = box(README_md="x", main_py="y")
     assert "README.md" in await tools.text("read_file", path="readme.md")

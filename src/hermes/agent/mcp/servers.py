@@ -26,7 +26,7 @@ from hermes.domain.settings.agent import McpServerSettings
 from hermes.domain.tools import Need, Parallel, ToolContext, ToolResult, ToolSpec
 
 if TYPE_CHECKING:
-    from hermes.agent.mcp.client import McpConnection
+    from hermes.agent.mcp.client import ListedTool, McpConnection
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class McpServers:
         """Return name, number of tools and trouble of each server."""
         found = {name: connection for name, (connection, _) in self._connections.items()}
         return [
-            (name, len(found[name].tools), found[name].error)
+            (name, len(offered(found[name])), found[name].error)
             if name in found
             else (name, 0, self._missing)
             for name in self.names
@@ -161,12 +161,7 @@ class McpServers:
     def _of(self, name: str) -> list[Tool]:
         connection, _ = self._connections[name]
         chosen = connection.settings.tools
-        made = [
-            _tool_of(connection, each)
-            for each in connection.tools
-            if (not chosen.include or _named(each.name, chosen.include))
-            and not _named(each.name, chosen.exclude)
-        ]
+        made = [_tool_of(connection, each) for each in offered(connection)]
         if connection.has_resources and chosen.resources:
             made.append(_resources(connection))
         if connection.has_prompts and chosen.prompts:
@@ -185,6 +180,17 @@ def client_module() -> Any:
     except ImportError as error:
         raise MissingExtra("mcp", "An MCP server") from error
     return client
+
+
+def offered(connection: "McpConnection") -> "list[ListedTool]":
+    """Return the tools of a server that the settings let the agent have."""
+    chosen = connection.settings.tools
+    return [
+        each
+        for each in connection.tools
+        if (not chosen.include or _named(each.name, chosen.include))
+        and not _named(each.name, chosen.exclude)
+    ]
 
 
 def _named(name: str, patterns: tuple[str, ...]) -> bool:

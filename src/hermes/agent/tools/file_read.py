@@ -40,6 +40,8 @@ class _Page(Struct, kw_only=True):
     lines: list[str]
     more: bool
     total: int | None
+    other: bool
+    """Some of it is not UTF-8."""
 
 
 class ReadFile:
@@ -102,6 +104,7 @@ async def _read_page(context: ToolContext, path: str, first: int, limit: int) ->
         lines=kept,
         more=len(scan.lines) > len(kept),
         total=scan.passed if at_end else None,
+        other=not all(map(_is_utf8, scan.lines[: len(kept)])),
     )
 
 
@@ -144,6 +147,14 @@ class _Scan:
         self._rest, self._open = b"", False
 
 
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return len(line) > _MAX_LINE  # cut, perhaps within a character
+    return True
+
+
 def _within_cap(lines: list[bytes], cap: int) -> list[str]:
     kept: list[str] = []
     room = cap
@@ -169,6 +180,8 @@ def _render(page: _Page, path: str) -> str:
     if page.first == 1:
         page.lines[0] = page.lines[0].removeprefix("\ufeff")
     text = "\n".join(f"{number}|{line}" for number, line in enumerate(page.lines, page.first))
+    if page.other:
+        text += "\n[The file is not UTF-8: � stands for what is not. patch leaves it as it is.]"
     if not page.more:
         return text
     last = page.first + len(page.lines) - 1

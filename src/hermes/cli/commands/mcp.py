@@ -133,7 +133,7 @@ def login_command(name: str, agent: str) -> None:
 
 
 def _met(home: HermesHome, name: str, server: McpServerSettings, *, login: bool) -> None:
-    from hermes.agent.mcp.servers import client_module, tool_name  # noqa: PLC0415
+    from hermes.agent.mcp.servers import client_module, offered, tool_name  # noqa: PLC0415
 
     client = client_module()
 
@@ -145,7 +145,9 @@ def _met(home: HermesHome, name: str, server: McpServerSettings, *, login: bool)
     )
     connection = client.McpConnection(name, server, parts)
     asyncio.run(connection.once())
-    click.echo(f"{name}: {len(connection.tools)} tools")
-    for tool in connection.tools:
+    tools = offered(connection)
+    left_out = len(connection.tools) - len(tools)
+    click.echo(f"{name}: {len(tools)} tools" + (f", {left_out} left out" if left_out else ""))
+    for tool in tools:
         marks = " (asks first)" if tool.destructive else ""
         click.echo(f"  {tool_name(name, tool.name)}{marks}: {tool.description[:80]}")
