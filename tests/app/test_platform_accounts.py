@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from fakes.package import install
+from hermes.app.chat_door import _access_places
 from hermes.app.options import AppOptions
 from hermes.app.platforms import enabled_accounts, idle_settings, renewed_accounts
+from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
+from hermes.control.admission.authz import Authorizer
+from hermes.domain.inbound import Chat, ChatKind, Sender
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.testing import FakeClock
 
@@ -207,3 +211,47 @@ def test_who_shares_the_home_of_an_agent_does_not_take_its_bot(home: Home) -> No
     home.write("agents: {coder: {}, light: {home: coder, prompt: Brief.}}\n")
     accounts = enabled_accounts(lambda: home.loaded, options_of(home), FakeClock())
     assert [each.name for each in accounts] == ["telegram", "telegram:coder"]
+
+
+@pytest.mark.parametrize(
+    ("config", "of_main", "of_coder", "heard"),
+    [
+        ("", "TELEGRAM_ALLOW_ALL_USERS=true", "TELEGRAM_ALLOWED_USERS=5", "5"),
+        ("", "TELEGRAM_ALLOW_ALL_USERS=true", "TELEGRAM_ALLOW_ALL_USERS=false", ""),
+        ("", "TELEGRAM_ALLOWED_USERS=1,7", "TELEGRAM_ALLOWED_USERS=5", "5"),
+        ("", "TELEGRAM_ALLOWED_USERS=1", "", ""),
+        ("", "TELEGRAM_DM_POLICY=open", "", ""),
+        ("", "GATEWAY_ALLOW_ALL_USERS=true", "TELEGRAM_ALLOWED_USERS=5", "5"),
+        ("gateway: {allow_all_users: true}\n", "", "TELEGRAM_ALLOWED_USERS=5", "5"),
+        ("telegram: {allow_all_users: true}\n", "", "TELEGRAM_ALLOWED_USERS=5", "5"),
+        ("telegram: {allow_all_users: true}\n", "", "", "157"),
+        ("", "GATEWAY_ALLOWED_USERS=7", "", "7"),
+    ],
+)
+def test_who_may_talk_to_main_may_not_for_that_reason_talk_to_the_bot_of_an_agent(
+    home: Home, config: str, of_main: str, of_coder: str, heard: str
+) -> None:
+    own = home.home.agents_dir / "coder"
+    own.mkdir(parents=True)
+    (own / ".env").write_text(f"TELEGRAM_BOT_TOKEN=9:coder\n{of_coder}\n")
+    home.home.env_file.write_text(of_main)
+    home.write(f"{config}agents: {{coder: {{}}}}\n")
+    accounts = enabled_accounts(lambda: home.loaded, options_of(home), FakeClock())
+    authorizer = Authorizer(
+        access_settings(home.loaded, _access_places(accounts)),
+        paired=lambda bot, sender: (bot, sender.id) in {("telegram", "3"), ("telegram:coder", "4")},
+        account=lambda _platform, account: account,
+    )
+
+    def allowed(account: str) -> str:
+        chat = Chat(id="1", kind=ChatKind.PRIVATE)
+        people = [Sender(id=each) for each in "13457"]
+        return "".join(
+            each.id
+            for each in people
+            if authorizer.check_person("telegram", chat, each, account=account).allowed
+        )
+
+    everybody = heard == "157"
+    assert allowed("coder") == ("13457" if everybody else "".join(sorted(f"4{heard}")))
+    assert "3" in allowed(""), "whoever was paired with main's bot"

@@ -52,6 +52,16 @@ async def test_a_stranger_gets_a_code_a_person_confirms_it_and_the_gateway_notic
     assert not sides.gateway.is_paired("discord", ANNA)
 
 
+async def test_the_bot_of_an_agent_has_pairings_of_its_own(sides: Sides) -> None:
+    code = await sides.gateway.request("telegram:coder", ANNA)
+    assert code is not None
+    assert f"approve telegram:coder {code}" in offer_text("telegram:coder", code)
+    assert (await sides.person.approve("telegram", code)).platform == "telegram:coder"
+    await sides.gateway.refresh(force=True)
+    assert sides.gateway.is_paired("telegram:coder", ANNA)
+    assert not sides.gateway.is_paired("telegram", ANNA)
+
+
 async def test_a_code_has_eight_characters_that_cannot_be_confused(sides: Sides) -> None:
     code = await sides.code()
     assert len(code) == 8

@@ -28,6 +28,8 @@ from hermes.entry.http.settings import HttpSettings, WebhookSettings
 
 log = logging.getLogger(__name__)
 
+PEOPLE_OF_GATEWAY = frozenset({"GATEWAY_ALLOWED_USERS", "GATEWAY_ALLOW_ALL_USERS"})
+
 
 class PlatformAccount:
     """One account on a platform; implements `ChatAccount`."""
@@ -296,6 +298,17 @@ def _places_of_agent(
             hidden = name in loaded.secrets and name not in variables
             return None if hidden else variables.get(name) or loaded.variable(name)
 
+    people = {f"{platform.prefix}_{key.upper()}": key for key in ACCESS_KEYS}
+    written = _written(loaded.config.agents[agent_id], platform, variables)
+    own = {key for key in ACCESS_KEYS if key in written or section.get(key) != general.get(key)}
+    own_people = bool(own) or not variables.keys().isdisjoint({*people, *PEOPLE_OF_GATEWAY})
+    # Who may talk to main's bot may not for that reason talk to this one.
+    hidden |= (
+        ACCESS_KEYS - own
+        if own_people
+        else {key for name, key in people.items() if loaded.variables.get(name)}
+    )
+    secret |= {*people, *(PEOPLE_OF_GATEWAY if own_people else ())}
     return SettingPlaces(
         section={
             key: value
@@ -307,6 +320,8 @@ def _places_of_agent(
             for name in {*loaded.variables, *variables}
             if (name not in secret or name in variables) and (value := variable(name))
         },
+        agent=agent_id,
+        own_people=own_people,
     )
 
 
@@ -353,9 +368,18 @@ def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> Setti
     section = platform_section(loaded, platform.name)
     variables = loaded.variables
     own = _accounts(loaded, platform).get(account)
-    if own is not None:
-        section = {**section, **own}
-        named = {each.key: each.variable for each in platform.credentials}
-        hidden = {named.get(key, f"{platform.prefix}_{key.upper()}") for key in own}
-        variables = {name: value for name, value in variables.items() if name not in hidden}
-    return SettingPlaces(section=section, variables=variables)
+    if own is None:
+        return SettingPlaces(section=section, variables=variables)
+    agent = str(own.get("agent") or "")
+    agent = "" if agent == DEFAULT_AGENT else agent
+    own_people = bool(agent) and not ACCESS_KEYS.isdisjoint(own)
+    named = {each.key: each.variable for each in platform.credentials}
+    hidden = {named.get(key, f"{platform.prefix}_{key.upper()}") for key in own}
+    if own_people:
+        section = {key: value for key, value in section.items() if key not in ACCESS_KEYS}
+        hidden |= {f"{platform.prefix}_{key.upper()}" for key in ACCESS_KEYS}
+        hidden |= PEOPLE_OF_GATEWAY
+    variables = {name: value for name, value in variables.items() if name not in hidden}
+    return SettingPlaces(
+        section={**section, **own}, variables=variables, agent=agent, own_people=own_people
+    )

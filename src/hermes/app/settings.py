@@ -202,9 +202,10 @@ def access_settings(
         name: authz_settings(
             platform,
             platform_section(loaded, platform) if own is None else own.section,
-            gateway=gateway,
+            gateway={} if own is not None and own.own_people else gateway,
             variables=loaded.variables if own is None else own.variables,
             prefix=prefix,
+            agent="" if own is None else own.agent,
         )
         for name, platform, prefix, own in places
     }

@@ -25,7 +25,7 @@ _PENDING = "-pending.json"
 _APPROVED = "-approved.json"
 _LOCKOUT = "_lockout:"
 _FAILURES = "_failures:"
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}(:[a-z0-9][a-z0-9_-]{0,63})?")
 
 
 class PairingFiles:

@@ -64,9 +64,11 @@ class Strangers(StrEnum):
 
 
 class AuthzSettings(Struct, frozen=True, kw_only=True):
-    """Who is allowed on one platform. All fields but the first three are keys of its section."""
+    """Who is allowed on one platform. All fields but the first four are keys of its section."""
 
     platform: str
+    pairing: str = ""
+    """Whose pairings count: `telegram`, or `telegram:coder` for the own bot of an agent."""
     gateway_users: frozenset[str] = NOBODY
     """Heard on every platform."""
     gateway_allow_all: bool = False
@@ -91,7 +93,7 @@ class AuthzSettings(Struct, frozen=True, kw_only=True):
     group_user_allowed_commands: frozenset[str] | None = None
 
 
-ACCESS_KEYS = frozenset(AuthzSettings.__struct_fields__[3:])
+ACCESS_KEYS = frozenset(AuthzSettings.__struct_fields__[4:])
 """Keys of a platform's section that only say who may do what."""
 ACCESS_SUFFIXES = tuple(f"_{name.upper()}" for name in sorted(ACCESS_KEYS))
 """The same as ends of variable names: `TELEGRAM_ALLOWED_USERS`."""
@@ -115,8 +117,8 @@ class Access(Struct, frozen=True, kw_only=True):
     """Is let in by the place or by an open policy only: nothing lets them in themselves."""
     administrators: bool = False
     """Whether anybody is named as an administrator of such chats."""
-    pair: bool = False
-    """Offer a pairing code."""
+    pair: str = ""
+    """Offer a pairing code for this bot: `telegram`, `telegram:coder`."""
     commands: frozenset[str] | None = None
     """The only commands a person who is no administrator may run; None: see `may_run`."""
 
@@ -170,7 +172,8 @@ class Authorizer:
         allowed, reason = self._decide(settings, chat, sender, addressed=addressed)
         if not allowed:
             pair = private and not sender.is_bot and _offers_pairing(settings)
-            return Access(allowed=False, reason=reason, pair=pair)
+            bot = settings.pairing or platform
+            return Access(allowed=False, reason=reason, pair=bot if pair else "")
         listed = bool(self._listed(settings, sender, private=private)) or _all_alike(settings)
         access = _granted(settings, sender, reason, private=private, listed=listed)
         everybody = (
@@ -214,7 +217,7 @@ class Authorizer:
         """Return what names the person, and not just everybody; empty if nothing does."""
         if not settings.allowed_roles.isdisjoint(sender.roles):
             return "has an allowed role"
-        if self._paired(settings.platform, sender):
+        if self._paired(settings.pairing or settings.platform, sender):
             return "is paired"
         return "is on a list" if _heard(settings, private=private) & _ids(sender) else ""
 
@@ -333,6 +336,7 @@ def authz_settings(
     gateway: Mapping[str, Any],
     variables: Mapping[str, str],
     prefix: str = "",
+    agent: str = "",
 ) -> AuthzSettings:
     """Build one platform's settings.
 
@@ -340,7 +344,7 @@ def authz_settings(
     into it; `gateway` has `allowed_users`, `allow_all_users` and
     `unauthorized_dm_behavior` for all platforms. Names count wherever they stand, and
     of two words the variable wins. `ConfigError` for a word that means nothing: who
-    may talk is never guessed.
+    may talk is never guessed. `agent` is the one whose own account it is.
     """
     found: dict[str, Any] = {}
     for each in fields(AuthzSettings):
@@ -359,6 +363,7 @@ def authz_settings(
             found[key] = frozenset(name.lstrip("/").lower() for name in found[key])
     return AuthzSettings(
         platform=platform,
+        pairing=f"{platform}:{agent}" if agent else platform,
         gateway_users=_names(gateway.get("allowed_users"))
         | _names(variables.get("GATEWAY_ALLOWED_USERS")),
         gateway_allow_all=_flag(gateway.get("allow_all_users"), "gateway.allow_all_users")

@@ -111,9 +111,14 @@ class Pairing:
     # -- a person at the machine -------------------------------------------
 
     async def approve(self, platform: str, code: str) -> PairingUser:
-        """Let in whoever was shown `code`."""
+        """Let in whoever was shown `code`, also at the bot of an agent on the platform."""
         now = self._clock.now()
         typed = "".join(character for character in code.upper() if character.isalnum())
+        for name in await self._store.platforms():
+            pending = (await self._store.read(name)).pending
+            if name.startswith(f"{platform}:") and any(_matches(*p, typed) for p in pending.items()):
+                platform = name
+                break
 
         def edit(records: PairingRecords) -> tuple[PairingRecords, PairingUser | None]:
             records = _without_expired(records, now)

@@ -373,7 +373,7 @@ class InboundPipeline:
         log.info("%s: a message was not let in: %s", message.platform, access.reason)
         if not access.pair:
             return False
-        code = await self._parts.pairing.request(message.platform, message.sender)
+        code = await self._parts.pairing.request(access.pair, message.sender)
         if code is None:
             return False
         promise = {
@@ -381,8 +381,8 @@ class InboundPipeline:
             "at": self._gateway.clock.now(),
             "target": msgspec.to_builtins(replace(target_of(message), reply_to=None)),
         }
-        await self._ledger.keep(welcome_name(message.platform, message.sender.id), promise)
-        self._say(message, offer_text(message.platform, code))
+        await self._ledger.keep(welcome_name(access.pair, message.sender.id), promise)
+        self._say(message, offer_text(access.pair, code))
         return True
 
     async def _session(self, agent_id: str, message: InboundMessage) -> Session | None:

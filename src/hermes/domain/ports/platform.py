@@ -31,6 +31,10 @@ class SettingPlaces(Struct, frozen=True, kw_only=True):
     part of it."""
     variables: Mapping[str, str]
     """`.env` and the environment."""
+    agent: str = ""
+    """The agent whose own account it is: people are paired with that one only."""
+    own_people: bool = False
+    """It says itself who may talk: lists of the gateway do not count."""
 
 
 class AdapterRequest(Struct, frozen=True, kw_only=True):
