@@ -116,7 +116,9 @@ class Pairing:
         typed = "".join(character for character in code.upper() if character.isalnum())
         for name in await self._store.platforms():
             pending = (await self._store.read(name)).pending
-            if name.startswith(f"{platform}:") and any(_matches(*p, typed) for p in pending.items()):
+            if name.startswith(f"{platform}:") and any(
+                _matches(*p, typed) for p in pending.items()
+            ):
                 platform = name
                 break
 
