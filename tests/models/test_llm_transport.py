@@ -1,6 +1,7 @@
 """The one module that knows the HTTP library."""
 
 import asyncio
+import gzip
 import subprocess
 import sys
 from contextlib import suppress
@@ -113,13 +114,21 @@ EVENT = b'data: {"choices":[{"delta":{"content":"hey"},"finish_reason":"stop"}]}
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+SIZED = HEAD + b"content-length: %d\r\n\r\n" % len(EVENT) + EVENT
+PACKED = gzip.compress(EVENT)
+DONE = b"data: [DONE]\n\n"
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         (HEAD + b"\r\n" + EVENT, "hey"),
-        (HEAD + b"content-length: %d\r\n\r\n" % len(EVENT) + EVENT, "hey"),
+        (SIZED, "hey"),
+        (SIZED + SIZED, "hey"),
+        (HEAD + b"\r\n" + EVENT + DONE + EVENT, "hey"),
+        (HEAD + b"\r\n" + EVENT + DONE[:8], "hey"),
+        (HEAD + b"content-encoding: gzip\r\n\r\n" + PACKED, "hey"),
+        (HEAD + b"content-encoding: gzip\r\n\r\n" + EVENT, FailureKind.CONNECTION),
         (CHUNKED + CHUNK + b"0\r\n\r\n", "hey"),
         (CHUNKED + CHUNK, FailureKind.CONNECTION),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"\r\n" + EVENT, "hey"),
@@ -151,6 +160,52 @@ async def test_answers_are_read_to_their_end_however_that_is_marked(
             found = failure.kind
         await client.close()
     assert found == expected
+
+
+async def test_a_kept_connection_that_the_server_closes_meanwhile_is_no_failure() -> None:
+    connections: list[asyncio.Task[None] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.current_task())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(SIZED)
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()  # the next request is on its way already
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        route = route_to(FakeModelServer(), base_url=f"http://127.0.0.1:{port}/v1")
+        client = client_of(route, policy=ONCE)
+        await asyncio.gather(*(client.complete(ask()) for _ in range(5)))
+        before = len(connections)
+        assert (await client.complete(ask())).message.text == "hey"
+        await client.close()
+        await asyncio.gather(*filter(None, connections))
+    assert (before, len(connections)) == (5, 6)
+
+
+async def test_an_endless_header_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + b"x: ")
+        with suppress(OSError):
+            while True:
+                writer.write(b"y" * 100_000)
+                await writer.drain()
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener, asyncio.timeout(20):
+        port = listener.sockets[0].getsockname()[1]
+        route = route_to(FakeModelServer(), base_url=f"http://127.0.0.1:{port}/v1")
+        client = client_of(route, policy=ONCE)
+        with pytest.raises(ModelFailure):
+            await client.complete(ask())
+        await client.close()
+        await ended.wait()
 
 
 async def test_a_key_that_is_no_header_is_refused_before_anything_is_sent() -> None:

@@ -89,20 +89,35 @@ class ConnectionPool:
         address = address_of(url)
         loop = asyncio.get_running_loop()
         idle = self._idle.setdefault((address.host, address.port), [])
-        connection = None
-        while idle and connection is None:
+        while idle:
             since, kept = idle.pop()
-            if kept.reusable and loop.time() - since < KEPT_SECONDS:
-                connection = kept
-            else:
+            if not kept.reusable or loop.time() - since >= KEPT_SECONDS:
                 kept.close()
-        if connection is None:
-            connection = await self._connect(loop, address, connect_seconds)
+                continue
+            try:
+                await self._over(kept, idle, request, receiver)
+            except (BrokenAnswer, OSError):
+                if kept.heard:
+                    raise
+                while idle:  # the server closed it in the same moment, and so perhaps the others
+                    idle.pop()[1].close()
+            else:
+                return
+        connection = await self._connect(loop, address, connect_seconds)
+        await self._over(connection, idle, request, receiver)
+
+    async def _over(
+        self,
+        connection: "_Connection",
+        idle: list[tuple[float, "_Connection"]],
+        request: bytes,
+        receiver: Receiver,
+    ) -> None:
         try:
             await connection.exchange(request, receiver)
         finally:
             if connection.reusable:
-                idle.append((loop.time(), connection))
+                idle.append((asyncio.get_running_loop().time(), connection))
             else:
                 connection.close()
             if len(idle) > KEPT_CONNECTIONS:
@@ -138,6 +153,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self.reusable = False
+        self.heard = False
+        """Whether anything came in answer to the request."""
 
     def close(self) -> None:
         self.reusable = False
@@ -146,7 +163,7 @@ class _Connection(asyncio.Protocol):
 
     async def exchange(self, request: bytes, receiver: Receiver) -> None:
         assert self._transport is not None
-        self.reusable = False
+        self.reusable = self.heard = False
         self._receiver = receiver
         self._context: Context = copy_context()
         self._parser = httptools.HttpResponseParser(self)
@@ -174,10 +191,13 @@ class _Connection(asyncio.Protocol):
             self.close()
             return
         broken: Exception | None = None
+        self.heard = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             broken = BrokenAnswer(str(error))
+        if not self._status:
+            self._head_bytes += len(data)
         if self._head_bytes > MAX_HEAD:
             broken = BrokenAnswer("the head of the answer is too large")
         self._context.run(self._pass_on)
@@ -221,10 +241,14 @@ class _Connection(asyncio.Protocol):
     # -- the parser says -------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._complete:  # nobody asked for a second answer
+            return
         self._head_bytes += len(name) + len(value)
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        if self._complete:
+            return
         status = self._parser.get_status_code()
         if status < 200:
             self._headers.clear()
@@ -232,8 +256,12 @@ class _Connection(asyncio.Protocol):
             self._status = status
 
     def on_body(self, body: bytes) -> None:
-        self._chunks.append(body)
+        if not self._complete:
+            self._chunks.append(body)
 
     def on_message_complete(self) -> None:
+        if self._complete:
+            self._keeps_alive = False
+            return
         self._complete = self._status > 0
         self._keeps_alive = self._parser.should_keep_alive()

@@ -10,9 +10,10 @@ import asyncio
 import os
 import re
 import ssl
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -76,7 +77,13 @@ class Transport:
             raise WireFault("One event is too large.", kind=FailureKind.MALFORMED) from error
         except msgspec.MsgspecError as error:
             raise WireFault(str(error), kind=FailureKind.MALFORMED) from error
-        except (_http1().NoConnection, _http1().BrokenAnswer, OSError, ValueError) as error:
+        except (
+            _http1().NoConnection,
+            _http1().BrokenAnswer,
+            OSError,
+            ValueError,
+            zlib.error,
+        ) as error:
             if decoder.done:
                 return
             raise _connection_fault(error, patience) from error
@@ -189,6 +196,8 @@ class _Answer:
         """Its pieces, where the answer is one document, or an error."""
         self._size = 0
         self._sniffing = False
+        self._packed: Any = None
+        """Unpacks what a server compresses although nobody asked for that."""
 
     def head(self, status: int, headers: dict[str, str]) -> None:
         self._status, self._headers = status, headers
@@ -196,8 +205,14 @@ class _Answer:
         if status >= 300 or kind.endswith("json"):
             self._document = []
         self._sniffing = kind != "text/event-stream"
+        if headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
+            self._packed = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def body(self, chunk: bytes) -> None:
+        if self._packed is not None:
+            chunk = self._packed.decompress(chunk, _MAX_DOCUMENT)
+            if self._packed.unconsumed_tail:
+                raise FrameTooLarge
         if self._sniffing and self._document is None and chunk.strip():
             self._sniffing = False
             if chunk.lstrip().startswith(b"{"):
@@ -207,7 +222,8 @@ class _Answer:
             return
         self._patience.arrived()
         for data in self._parser.feed(chunk):
-            self._decoder.feed(data)
+            if not self._decoder.done:  # what follows the end is not a part of the answer
+                self._decoder.feed(data)
         if self._decoder.done:
             self._patience.drain()
 
@@ -226,7 +242,8 @@ class _Answer:
         """Take it that nothing more comes."""
         if self._document is None:
             for data in self._parser.close():
-                self._decoder.feed(data)
+                with suppress(msgspec.MsgspecError):  # cut off within its last event
+                    self._decoder.feed(data)
             return
         whole = b"".join(self._document)
         if self._status >= 300:
