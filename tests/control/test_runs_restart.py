@@ -9,6 +9,7 @@ from hermes.control.lanes.lane import TurnRunnerPort
 from hermes.control.runs.runs import Runs, new_run
 from hermes.domain.errors import StoreError
 from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnJob, TurnStarted
+from hermes.domain.inbound import RouteTerms
 from hermes.domain.profile import AgentProfile
 from hermes.domain.runs import OpenedRun, Run, RunState, SessionChoice
 from hermes.domain.turn import TurnState
@@ -108,8 +109,10 @@ class FailingOnce:
     def __init__(self, inner: TurnRunnerPort) -> None:
         self._inner = inner
         self._failed = False
+        self.models: list[tuple[str, str]] = []
 
     async def run(self, job: TurnJob) -> None:
+        self.models.append((job.profile.provider, job.profile.model))
         if not self._failed:
             self._failed = True
             raise StoreError("The ledger could not be used.")
@@ -134,6 +137,23 @@ async def test_a_run_whose_lane_failed_goes_on_without_a_restart(tmp_path: Path)
             assert ended.state is RunState.COMPLETED
             assert await text_in_log(runs, run) == "After all."
             assert runs.open_runs == 0
+
+
+async def test_a_run_that_goes_on_keeps_the_model_that_its_request_named(tmp_path: Path) -> None:
+    seen: list[FailingOnce] = []
+
+    def failing(inner: TurnRunnerPort) -> FailingOnce:
+        seen.append(FailingOnce(inner))
+        return seen[0]
+
+    terms = RouteTerms(model="m-2", provider="model_routes.local")
+    async with running_core(tmp_path, ScriptedModel([say("So.")]), runner=failing) as core:
+        async with runs_on(core) as runs:
+            run = (await runs.start(asked("go", routed=terms))).run
+            await core.gateway.idle(run.session_id)
+            await restarted(core, runs)
+            assert (await finished(runs, run)).state is RunState.COMPLETED
+    assert seen[0].models == [(terms.provider, terms.model)] * 2
 
 
 async def test_looking_again_does_not_disturb_runs_under_way(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ class Lane:
             at=self._gateway.clock.now(),
         )
         try:
-            self.profile = self._gateway.placed(self.profile.id, batch[0].message)
+            self._gateway.profile(self.profile.id)  # raises if it is not served any more
             begun = await self._gateway.ledger.begin_turn(new)
         except SessionBusy as busy:
             await self._wait_for_other(busy)
@@ -257,6 +257,7 @@ class Lane:
         entry = batch_entry(taken)
         context = TurnContext()
         if entry is not None:
+            self.profile = self._gateway.placed(self.profile.id, entry.message)
             context = await self._gateway.doors.of(entry.message.platform).context(turn, entry)
         return TurnJob(
             profile=self.profile,
