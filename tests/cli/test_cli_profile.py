@@ -185,6 +185,18 @@ def test_what_leads_out_of_an_archive_is_refused_and_nothing_stays(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("place", ["../..", "/etc", "~/.hermes", "agents/../../..", "${HOME}"])
+def test_an_archive_whose_agent_lives_in_another_install_is_refused(home: Path, place: str) -> None:
+    text = f"agents: {{z: {{home: '{place}'}}, y: {{home: z}}, x: {{home: agents/x}}}}\n".encode()
+    with tarfile.open("bad.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("config.yaml")
+        info.size = len(text)
+        archive.addfile(info, io.BytesIO(text))
+    with pytest.raises(HermesError, match="`z` of the archive has its home outside"):
+        run(home, "profile", "import", "bad.tar.gz", "bad")
+    assert list((home / "profiles").iterdir()) == []
+
+
 def test_a_bomb_and_a_file_that_is_no_archive_are_refused(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from fakes.scripted_turns import Play
 from fakes.way_in import Said, pipeline
 from hermes.control.admission.authz import AuthzSettings
 from hermes.domain.errors import StoreError
-from hermes.domain.inbound import InboxState
+from hermes.domain.inbound import Chat, ChatKind, InboxState
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 
@@ -169,4 +169,31 @@ async def test_what_is_said_after_a_slow_command_does_not_wait_for_its_answer(
         gate.set()
     assert len(said) == 20
     assert await ledger.queued(["telegram"]) == []
+    await ledger.close()
+
+
+async def test_a_slow_hook_holds_up_its_chat_only_and_nothing_is_lost_meanwhile(
+    tmp_path: Path,
+) -> None:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit, said, hook = ChatKit(ledger, SystemClock(), tmp_path, {}), Said(), asyncio.Event()
+    routed = replace(inbound("m4"), chat=Chat(id="-5", kind=ChatKind.GROUP))
+    everything = (*map(inbound, ("m1", "m2", "m3")), routed)
+
+    async def taken() -> list[str]:
+        return [each.native_id for each in everything if await ledger.came_before(each)]
+
+    async with asyncio.timeout(10), kit.gateway.running():
+        ended = pipeline(kit, never, said, EVERYBODY, hook=hook)
+        for name in ("m1", "m2", "m2"):
+            assert await ended.message(inbound(name))
+        async with asyncio.TaskGroup() as group:
+            way_in = pipeline(kit, group.create_task, said, EVERYBODY, hook=hook)
+            await way_in.recover(["telegram"])
+            await way_in.message(inbound("m3"))
+            await way_in.message(routed)
+            assert await taken() == ["m4"]
+            hook.set()
+        assert await taken() == ["m1", "m2", "m3", "m4"]
+        assert await ledger.kept("choosing:telegram:bot") is None
     await ledger.close()

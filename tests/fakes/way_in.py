@@ -36,15 +36,24 @@ def pipeline(
     agent_id: str = "main",
     paired: str = "",
     gate: asyncio.Event | None = None,
+    hook: asyncio.Event | None = None,
 ) -> InboundPipeline:
-    """Make a way in; while `gate` is unset nothing can be said."""
+    """Make a way in; while `gate` is unset nothing can be said.
+
+    With `hook` the agent of private chats is not known before it is set.
+    """
 
     async def say(target: Target, text: str, _post_id: str = "") -> None:
         if gate is not None:
             await gate.wait()
         said.append((target.chat_id, text))
 
-    async def route(_message: InboundMessage) -> RouteDecision:
+    def declared(message: InboundMessage) -> bool:
+        return hook is None or message.chat.kind is not ChatKind.PRIVATE
+
+    async def route(message: InboundMessage) -> RouteDecision:
+        if hook is not None and not declared(message):
+            await hook.wait()
         return RouteDecision(agent=agent_id, rule="test", why="")
 
     parts = PipelineParts(
@@ -59,6 +68,7 @@ def pipeline(
         hooks=HookBus(),
         queues=PlaceQueues(do),
         route=route,
+        declared=declared,
         say=say,
         apologise=Apologies(say, kit.clock).say,
     )

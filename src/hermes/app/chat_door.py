@@ -139,6 +139,10 @@ def _admission(
         name, owner = door.account_of(message.platform, message.account)
         return await context.router.route(facts_of(message, name), owner=owner, text=message.text)
 
+    def declared(message: InboundMessage) -> bool:
+        name, owner = door.account_of(message.platform, message.account)
+        return not context.hooks.chooses or context.router.declared(facts_of(message, name), owner)
+
     pairing = Pairing(PairingFiles(app.options.home.platforms_dir / "pairing"), app.clock)
     return PipelineParts(
         host=replace(app.commands(), restart=context.restart),
@@ -154,6 +158,7 @@ def _admission(
         hooks=context.hooks,
         queues=PlaceQueues(door.do),
         route=route,
+        declared=declared,
         say=door.say,
         apologise=door.apologise,
     )

@@ -298,12 +298,25 @@ def import_profile(first: HermesHome, archive: Path, name: str) -> tuple[HermesH
                 target.chmod(0o700 if member.mode & 0o100 else 0o600)
                 names.append(str(inside))
             if CONFIG in names:
-                parse_document((folder / CONFIG).read_bytes(), CONFIG)
+                _check_homes(home, parse_document((folder / CONFIG).read_bytes(), CONFIG).data)
     except (OSError, EOFError, tarfile.TarError, ValueError) as error:
         raise ConfigError(
             f"{archive} cannot be read: {error}", hint="It is a .tar.gz of hermes profile export."
         ) from error
     return home, names
+
+
+def _check_homes(home: HermesHome, data: Any) -> None:
+    """Refuse agents of somebody else's configuration that would live in another install."""
+    agents = _agents(data)
+    for agent, entry in agents.items():
+        named = str((isinstance(entry, dict) and entry.get("home")) or "")
+        away = "$" in named or not home.inside(named).is_relative_to(home.root)
+        if away and named not in (*agents, DEFAULT_AGENT):
+            raise UsageError(
+                f"The agent `{agent}` of the archive has its home outside of the profile: {named}",
+                hint=f"Import it without `agents.{agent}.home`: it then lives in agents/{agent}.",
+            )
 
 
 _ALLOWED = re.compile(

@@ -46,6 +46,8 @@ EVENTS = (
 )
 ANY = "*"
 HOOK_SECONDS = 30.0
+SELECT_SECONDS = 10.0
+"""So long a hook may take to choose the agent: somebody waits for it."""
 MAX_WAITING = 1000
 SHOWN_CHARACTERS = 500
 
@@ -110,6 +112,11 @@ class HookBus:
     def hears(self, event: str) -> bool:
         return any(each.hears(event) for each in self._registered)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether some hook chooses agents."""
+        return any(each.event == SELECT_AGENT for each in self._registered)
+
     async def emit(self, event: str, context: Mapping[str, Any]) -> None:
         """Tell everybody, at once, and wait until all have answered or run out of time."""
         hearing = [each for each in self._registered if each.hears(event)]
@@ -159,7 +166,7 @@ class HookBus:
             raise NobodyChosen(f"{name} may choose the agent and does not run: {why}")
         for each in [each for each in self._registered if each.event == SELECT_AGENT]:
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(min(self._timeout, SELECT_SECONDS)):
                     if inspect.iscoroutinefunction(each.handler):
                         answer = await each.handler(SELECT_AGENT, dict(context))
                     else:

@@ -14,6 +14,9 @@ queued behind it, for it may depend on it (`/new`, then a text); other places do
 not wait. A queue holds committed entries: what had not begun when the process
 ended is handled after the next start. A command that was cut off is run again if
 that does no harm; of any other its chat is told.
+
+A message whose agent a hook has to choose is kept in the ledger first, and taken in
+behind that: in order within its chat, while other chats do not wait for the hook.
 """
 
 import asyncio
@@ -134,6 +137,7 @@ REPEATABLE = frozenset(
 """Commands that may be run again if a process ended while it ran them."""
 
 
+Undecided = tuple[InboundMessage, ...]
 QueuedWork = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 """Sets the event when the next in line may begin; at its end it may in any case."""
 
@@ -146,6 +150,8 @@ class PlaceQueues:
         """Runs something beside everything else; what goes wrong in it is logged."""
         self.known: set[int] = set()
         """The inbox entries that are queued or being handled here."""
+        self.choosing: dict[str, dict[str, InboundMessage]] = {}
+        """Account -> the messages whose agent is being chosen."""
         self._waiting: dict[str, deque[tuple[QueuedWork, float | None]]] = {}
         self._saying: dict[str, dict[asyncio.Task[None], int]] = {}
         """Place -> what is being said there, in order, and the inbox entry that it is about."""
@@ -219,6 +225,8 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     queues: PlaceQueues
     route: Callable[[InboundMessage], Awaitable[RouteDecision]]
     """Which agent answers."""
+    declared: Callable[[InboundMessage], bool] = lambda _message: True
+    """Whether that is known without a hook, which may be slow."""
     say: Callable[[Target, str, str], Coroutine[Any, Any, None]]
     """Says something that is not part of a conversation, under an id or a new one."""
     apologise: Callable[[InboundMessage, HermesError], Coroutine[Any, Any, None]]
@@ -236,15 +244,16 @@ class InboundPipeline:
             parts.host.gateway, parts.host.answers, parts.authorizer.check
         )
         self._cursor_name = f"cursor:{platform}:{account}"
+        self._choosing_name = f"choosing:{platform}:{account}"
         self._noted: dict[str, float] = {}
         """Session -> when it last heard that its message came during a turn."""
 
     # -- messages ------------------------------------------------------------
 
-    async def message(self, message: InboundMessage) -> bool:
+    async def message(self, message: InboundMessage, *, chosen: bool = False) -> bool:
         """Take a message in; when this returns it is committed or refused on purpose."""
         try:
-            return await self._take(message)
+            return await self._take(message, chosen=chosen)
         except NotFound as error:
             log.error("%s: a message is refused: %s", message.platform, error.message)
             self._later(self._parts.apologise(message, error))
@@ -254,17 +263,43 @@ class InboundPipeline:
             self._later(self._parts.apologise(message, error))
             raise
 
-    async def _take(self, message: InboundMessage) -> bool:
+    async def _take(self, message: InboundMessage, *, chosen: bool) -> bool:
         access = await self._access(message)
         if not access.allowed:
             # What was let in before and comes again is nobody knocking.
             known = await self._ledger.came_before(message)
             return known or await self._stranger(message, access)
+        if not (chosen or self._parts.declared(message)):
+            if _name(message) not in self._choosing:
+                self._choose_later(message)
+                await self._keep_choosing()
+            return True
         decision = await self._parts.route(message)
         message = replace(message, routed=decision.terms)
         with use_profile(self._gateway.profile(decision.agent)):  # refused if it cannot work
             await self._take_for(decision.agent, message, access)
         return True
+
+    @property
+    def _choosing(self) -> dict[str, InboundMessage]:
+        return self._parts.queues.choosing.setdefault(self._choosing_name, {})
+
+    def _choose_later(self, message: InboundMessage) -> None:
+        self._choosing[_name(message)] = message
+        place = f"{self._choosing_name}:{message.chat.id}"
+        self._parts.queues.add(place, partial(self._choose, message), None)
+
+    async def _keep_choosing(self) -> None:
+        redact = self._gateway.redact
+        kept = [replace(each, text=redact(each.text)) for each in self._choosing.values()]
+        await self._ledger.keep(self._choosing_name, msgspec.to_builtins(kept) or None)
+
+    async def _choose(self, message: InboundMessage, _done: asyncio.Event) -> None:
+        """Take in what waited for its agent, unless the process is about to end."""
+        if not self._gateway.draining:
+            await self.message(message, chosen=True)
+            del self._choosing[_name(message)]
+            await self._keep_choosing()
 
     async def _take_for(self, agent_id: str, message: InboundMessage, access: Access) -> None:
         key, queues = self._gateway.key_of(agent_id, message), self._parts.queues
@@ -305,6 +340,10 @@ class InboundPipeline:
 
     async def recover(self, platforms: Sequence[str]) -> None:
         """Queue what an earlier process left; of commands that were cut off their chat is told."""
+        kept = msgspec.convert(await self._ledger.kept(self._choosing_name) or (), Undecided)
+        for message in kept:
+            if _name(message) not in self._choosing:
+                self._choose_later(message)
         cut_off: dict[str, list[InboxEntry]] = {}
         for entry in await self._ledger.queued(platforms):
             if entry.id in self._parts.queues.known:
@@ -512,6 +551,12 @@ class InboundPipeline:
 
     async def overheard(self, message: InboundMessage) -> None:
         """Let a bare yes or no count for the approval that its sender may decide; else nothing."""
+        if self._parts.declared(message):
+            await self._overheard(message)
+        else:
+            self._later(self._overheard(message))
+
+    async def _overheard(self, message: InboundMessage) -> None:
         access = await self._access(message)
         if not access.allowed or message.reply_to is not None:
             return
@@ -582,6 +627,10 @@ def _not_allowed(command: SlashCommand | None, access: Access, name: str) -> str
     if command is not None and command.admin and access.administrators:
         return f"Only administrators can use /{name}."
     return f"Only people on the list of this bot can use /{name} here."
+
+
+def _name(message: InboundMessage) -> str:
+    return f"{message.chat.id}:{message.native_id}"
 
 
 def _reply_id(entry: InboxEntry, number: int = 0) -> str:

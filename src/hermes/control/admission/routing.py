@@ -134,6 +134,13 @@ class Router:
             )
         return found
 
+    def declared(self, facts: Facts, owner: str = "") -> bool:
+        """Tell whether the configuration alone decides, if only by refusing."""
+        try:
+            return decide(self._settings(), facts, owner) is not None
+        except NotFound:
+            return True
+
     def terms(self, facts: Facts, agent_id: str) -> RouteTerms | None:
         """Return what the route of these messages says beside the agent, if it is this one."""
         try:
