@@ -5,6 +5,7 @@ import pytest
 from hermes.domain.errors import ConfigError
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import ApiModeName, ModelChoice, ModelTimeouts, Provider
+from hermes.models.encode_common import wire_call
 from hermes.models.providers import PROVIDERS, ApiMode
 from hermes.models.routes import ModelRoute, ModelSources, ModelTarget, main_target, resolve_route
 
@@ -25,6 +26,21 @@ def test_openrouter_model_ids_pass_unchanged() -> None:
     assert route.base_url == "https://openrouter.ai/api/v1"
     assert route.api_mode is ApiMode.CHAT_COMPLETIONS
     assert [key.secret for key in route.keys] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("address", "called"),
+    [
+        ("http://h/v1?api-version=1", "http://h/v1/chat/completions?api-version=1"),
+        ("http://h/v1/#part", "http://h/v1/chat/completions"),
+        ("http://h/für%20a b/v1?q=ü#x", "http://h/f%C3%BCr%20a%20b/v1/chat/completions?q=%C3%BC"),
+        ("http://[::1]:80/v1/", "http://[::1]:80/v1/chat/completions"),
+    ],
+)
+def test_the_query_of_an_address_goes_with_every_call(address: str, called: str) -> None:
+    route = resolve(ModelTarget(provider="custom", model="m", base_url=address))
+    call = wire_call(route, f"{route.base_url}/chat/completions", {"stream": False})
+    assert call.url == called
 
 
 def test_a_missing_key_names_the_secret_and_the_command() -> None:

@@ -140,7 +140,7 @@ def wire_call(
     route: ModelRoute, url: str, body: dict[str, Any], headers: Mapping[str, str] = {}
 ) -> WireCall:
     return WireCall(
-        url=url,
+        url=f"{url}?{route.query}" if route.query else url,
         headers={**headers, **route.headers},
         body=msgspec.json.encode(body),
         stream=body["stream"],

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -62,6 +62,8 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     base_url: str
+    query: str = ""
+    """Of the address as it is configured, for every call: `api-version=1`."""
     api_mode: ApiMode
     keys: tuple[ProviderKey, ...] = ()
     """Empty for servers that ask for none."""
@@ -101,6 +103,10 @@ class ModelSources(Struct, frozen=True, kw_only=True):
     """Where the secrets of an agent belong that has its own; for hints."""
 
 
+_IN_URLS = "/?:@!$&'()*+,;=%~[]"
+"""Signs that stand in paths and queries as they are."""
+
+
 def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
     """Return the route to `target`; `ConfigError` says what is missing."""
     if not target.model:
@@ -118,7 +124,9 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
             f"Provider `{name}` has no address.",
             hint=f"Set `base_url` for it in config.yaml, or {spec.base_url_env or 'a base URL'}.",
         )
-    host = urlsplit(base_url).hostname or ""
+    parts = urlsplit(base_url)
+    path, query = (quote(each, safe=_IN_URLS) for each in (parts.path, parts.query))
+    host = parts.hostname or ""
     local = spec.local or is_loopback(host) or host == "0.0.0.0"  # noqa: S104 - compared only
     own_names = tuple(filter(None, (target.key_env or own.key_env,)))
     names = own_names or spec.key_env
@@ -133,7 +141,8 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
     return ModelRoute(
         provider=name,
         model=_model_id(target.model, name, own),
-        base_url=base_url.rstrip("/"),
+        base_url=parts._replace(path=path, query="", fragment="").geturl().rstrip("/"),
+        query=query,
         api_mode=mode,
         keys=keys,
         strategy=_strategy(name, sources.settings),
