@@ -10,12 +10,14 @@ import pytest
 
 from fakes.package import install
 from hermes.app.chat_door import _access_places
+from hermes.app.doubts import config_doubts
 from hermes.app.options import AppOptions
 from hermes.app.platforms import enabled_accounts, idle_settings, renewed_accounts
 from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.control.admission.authz import Authorizer
+from hermes.domain.errors import Conflict
 from hermes.domain.inbound import Chat, ChatKind, Sender
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.testing import FakeClock
@@ -84,7 +86,7 @@ class Home:
 
     def __init__(self, root: Path) -> None:
         self.home = HermesHome(root=root)
-        self.environ = {"TELEGRAM_BOT_TOKEN": "1:env"}
+        self.environ = {"TELEGRAM_BOT_TOKEN": "1:env", "XDG_STATE_HOME": str(root / "state")}
         self.loaded: LoadedConfig
 
     def write(self, text: str) -> None:
@@ -255,3 +257,16 @@ def test_who_may_talk_to_main_may_not_for_that_reason_talk_to_the_bot_of_an_agen
     everybody = heard == "157"
     assert allowed("coder") == ("13457" if everybody else "".join(sorted(f"4{heard}")))
     assert "3" in allowed(""), "whoever was paired with main's bot"
+
+
+def test_an_agent_with_the_token_of_another_bot_is_named(home: Home) -> None:
+    entry = "{settings: {platforms: {telegram: {token: '1:env'}}}}"
+    home.write(f"agents: {{twin: {entry}, plain: {{}}}}\n")
+    accounts = enabled_accounts(lambda: home.loaded, options_of(home), FakeClock())
+    assert [each.name for each in accounts] == ["telegram", "telegram:twin"]
+    (doubt,) = config_doubts(home.loaded, home.home)
+    assert doubt.startswith(
+        "telegram:twin has the same credential as telegram and does not connect"
+    )
+    with accounts[0].hold(), pytest.raises(Conflict, match="account telegram"), accounts[1].hold():
+        pass

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes.control.lanes.batches import NO_BATCHING, BatchWindow, first_batch
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
@@ -42,6 +43,12 @@ def test_what_follows_quickly_is_one_message() -> None:
     batch, wait = first_batch([entry(1, 0.0), entry(2, 0.2)], WINDOW, now=0.25)
     assert ids(batch) == [1, 2]
     assert 0 < wait <= 0.3
+
+
+def test_what_is_said_to_another_bot_is_answered_by_that_bot() -> None:
+    one, other = entry(1, 0.0), entry(2, 0.1)
+    other = replace(other, message=replace(other.message, account="another"))
+    assert ids(first_batch([one, other], WINDOW, now=0.2)[0]) == [1]
 
 
 def test_a_pause_ends_a_message() -> None:

@@ -96,6 +96,27 @@ async def test_what_was_missed_stops_nothing_and_is_answered_by_itself(
     await ledger.close()
 
 
+async def test_a_message_to_another_bot_stops_no_turn_of_the_first_one(tmp_path: Path) -> None:
+    async def long_work(play: Play) -> None:
+        begun.set()
+        await go.wait()
+        await play.say("done")
+
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit = ChatKit(ledger, SystemClock(), tmp_path, {"work": long_work})
+    said, begun, go = Said(), asyncio.Event(), asyncio.Event()
+    async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
+        way_in = pipeline(kit, group.create_task, said, EVERYBODY)
+        await way_in.message(inbound("m1", "work"))
+        await begun.wait()
+        (session,) = [e.session_id for e in await ledger.unanswered(["telegram"])]
+        await way_in.message(replace(inbound("m2", "hello"), account="another"))
+        assert not kit.gateway.stopping(session)
+        go.set()
+        await kit.gateway.idle(session)
+    await ledger.close()
+
+
 def never(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """Take work as a process does that ends before it gets to it."""
     work.close()

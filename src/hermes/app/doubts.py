@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from hermes.agent.fetch import unreadable_lists
+from hermes.app.platforms import twin_accounts
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
@@ -31,6 +32,7 @@ def config_doubts(loaded: LoadedConfig, home: HermesHome) -> list[str]:
     return [
         *refused_routes(config, {DEFAULT_AGENT, *config.agents}),
         *_lost_agents(loaded, home),
+        *twin_accounts(loaded, home),
         *_model_routes(loaded),
         *_hooks(home),
         *plugins,

@@ -149,6 +149,27 @@ def account_names(
     return [("", False)] * base + [(n, False) for n in named] + [(each, True) for each in agents]
 
 
+def twin_accounts(loaded: LoadedConfig, home: HermesHome) -> list[str]:
+    """Name the accounts that have a credential of another one: they do not connect."""
+    found = []
+    for platform in enabled_platforms(loaded, home):
+        holders: dict[str, str] = {}
+        for account, own in account_names(loaded, home, platform):
+            places = (
+                _places_of_agent(loaded, home, platform, account)
+                if own
+                else _places(loaded, platform, account)
+            )
+            name = f"{platform.name}:{account}" if account else platform.name
+            found += [
+                f"{name} has the same credential as {holder} and does not connect:"
+                " give it one of its own"
+                for secret in filter(None, credential(platform, places).split("\n"))
+                if (holder := holders.setdefault(secret, name)) != name
+            ]
+    return list(dict.fromkeys(found))
+
+
 def renewed_accounts(
     known: Sequence[PlatformAccount], loaded: Callable[[], LoadedConfig], options: AppOptions
 ) -> list[PlatformAccount]:
@@ -313,7 +334,9 @@ def _places_of_agent(
         section={
             key: value
             for key, value in section.items()
-            if key not in hidden or (value != general.get(key) and key != "accounts")
+            # The token of another bot is refused where it connects, and that is said.
+            if key not in hidden
+            or (key != "accounts" and (key in written or value != general.get(key)))
         },
         variables={
             name: value

@@ -6,7 +6,7 @@ under a lock, so any thread may do it.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -118,13 +118,17 @@ class Registry:
         return known
 
 
-def render(registry: Registry) -> str:
-    """Write all metrics in the Prometheus text format."""
+def render(
+    registry: Registry, shown: Callable[[Mapping[str, str]], bool] = lambda _labels: True
+) -> str:
+    """Write the metrics whose labels are `shown` in the Prometheus text format."""
     lines: list[str] = []
     for metric in registry.metrics():
         help_text = metric.help_text.replace("\\", "\\\\").replace("\n", "\\n")
         lines += [f"# HELP {metric.name} {help_text}", f"# TYPE {metric.name} {metric.kind}"]
         for name, labels, value in metric.samples():
+            if not shown(dict(labels)):
+                continue
             inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
             lines.append(
                 f"{name}{{{inner}}} {_number(value)}" if inner else f"{name} {_number(value)}"

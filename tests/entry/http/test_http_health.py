@@ -96,6 +96,21 @@ async def test_metrics_show_turns_requests_and_how_things_stand(door: JobsDoor) 
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
 
 
+async def test_a_key_of_one_agent_observes_that_one_only(door: JobsDoor) -> None:
+    await door.door.core.ask("hello")
+    await door.door.core.idle()
+    up = {"state": "connected"}
+    door.state |= {"platforms": {"telegram": up, "telegram:coder": up, "telegram:other": up}}
+    door.state["warnings"] = ["Agent other: /a/path is missing"]
+    bound = await door.key("bound", Action.OBSERVE, agents=("coder",))
+    told = (await door.call("GET", "/health/detailed", key=bound)).json()
+    assert (told["platforms"], told["warnings"]) == ({"telegram:coder": up}, [])
+    lines = (await door.call("GET", "/metrics", key=bound)).text.splitlines()
+    assert 'hermes_adapter_up{platform="telegram:coder"} 1' in lines
+    assert "hermes_live_sessions 0" in lines
+    assert not [each for each in lines if "main" in each or "other" in each]
+
+
 async def test_many_ask_for_metrics_at_once(door: JobsDoor) -> None:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(door.call("GET", "/metrics")) for _ in range(20)]

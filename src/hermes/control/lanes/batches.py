@@ -44,7 +44,9 @@ def first_batch(
 
 def _belongs(before: InboxEntry, entry: InboxEntry, window: BatchWindow) -> bool:
     one, other = before.message, entry.message
-    if one.sender.id != other.sender.id or one.missed != other.missed:
+    if (one.account, one.sender.id) != (other.account, other.sender.id):
+        return False  # each of our bots answers what was said to it
+    if one.missed != other.missed:
         return False
     if _alone(before) or _alone(entry):
         return False

@@ -287,6 +287,11 @@ class Gateway:
         lane = self._lanes.get(session_id)
         return lane is not None and lane.stopping
 
+    def answers_elsewhere(self, session_id: str, account: str) -> bool:
+        """Tell whether the running turn is answered through another of our accounts."""
+        lane = self._lanes.get(session_id)
+        return lane is not None and lane.account not in (None, account)
+
     def current_turn(self, session_id: str) -> TurnStream | None:
         lane = self._lanes.get(session_id)
         return lane.current if lane else None
@@ -558,6 +563,8 @@ async def submit_while_busy(
     running = None if gateway.stopping(session_id) else gateway.current_turn(session_id)
     ticket = await gateway.submit(agent_id, message, session_id=session_id)
     if gateway.delegating[session_id] and mode is BusyMode.INTERRUPT:
+        mode = BusyMode.QUEUE
+    if gateway.answers_elsewhere(session_id, message.account):
         mode = BusyMode.QUEUE
     # If it ended while the message was committed, what runs now is the answer to it.
     if running is None or ticket.duplicate or gateway.current_turn(session_id) is not running:

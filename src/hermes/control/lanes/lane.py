@@ -148,6 +148,12 @@ class Lane:
         if self._control is not None:
             self._control.laid_down = True
 
+    @property
+    def account(self) -> str | None:
+        """Which of our accounts the running turn is answered through; None if none runs."""
+        entry = self._job.entry if self._job is not None else None
+        return None if entry is None or entry.message.internal else entry.message.account or None
+
     def steer(self, ticket: Ticket) -> bool:
         """Offer a message to the running turn; False if there is none, or files are missing."""
         if self._job is None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hermes.control.supervision.health import GatewayPhase, outbox_facts, undelivered
 from hermes.control.supervision.metrics import sample
 from hermes.domain.errors import StoreError
-from hermes.domain.keys import Action
+from hermes.domain.keys import Action, Caller
 from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, Operations, TextAnswer
 from hermes.observability.metrics import render
 
@@ -83,8 +83,10 @@ async def detailed_health(call: Call[None, None]) -> DetailedHealth:
     """Return the health of the gateway and its platforms."""
     state, gateway = call.context.gateway_state(), call.context.gateway
     now, outbox = gateway.clock.now(), dict[str, dict[str, float]]()
+    bound = bool(call.caller.agents)
     with suppress(StoreError):
-        outbox = outbox_facts(await undelivered(gateway.ledger, now), now)
+        outbox = {} if bound else outbox_facts(await undelivered(gateway.ledger, now), now)
+    found: dict[str, Any] = state.get("platforms") or {}
     phase, active = str(state.get("gateway_state", "")), int(state.get("active_agents") or 0)
     return DetailedHealth(
         status="ok",
@@ -92,7 +94,9 @@ async def detailed_health(call: Call[None, None]) -> DetailedHealth:
         version=call.context.version,
         readiness=_readiness(call.context.ready()),
         gateway_state=phase,
-        platforms=state.get("platforms") or {},
+        platforms={
+            name: each for name, each in found.items() if _shown(call.caller, platform=name)
+        },
         outbox=outbox,
         active_agents=active,
         gateway_busy=active > 0,
@@ -100,7 +104,8 @@ async def detailed_health(call: Call[None, None]) -> DetailedHealth:
         exit_reason=state.get("exit_reason"),
         updated_at=state.get("updated_at") or None,
         pid=state.get("pid") or None,
-        warnings=state.get("warnings") or [],
+        # They name other agents, and where things are.
+        warnings=[] if bound else state.get("warnings") or [],
     )
 
 
@@ -109,7 +114,15 @@ async def metrics(call: Call[None, None]) -> Answer:
     """Metrics for Prometheus."""
     context = call.context
     await sample(context.metrics, context.gateway, context.gateway_state())
-    return TextAnswer(text=render(context.metrics), media_type=PROMETHEUS)
+    text = render(context.metrics, lambda labels: _shown(call.caller, **labels))
+    return TextAnswer(text=text, media_type=PROMETHEUS)
+
+
+def _shown(caller: Caller, agent: str = "", platform: str = "", **_labels: str) -> bool:
+    """Tell whether a key may know about an agent or a bot: a bound one only about its own."""
+    if not caller.agents or not (agent or platform):
+        return True
+    return (agent or platform.partition(":")[2]) in caller.agents
 
 
 def _readiness(checks: Mapping[str, bool]) -> Readiness:
