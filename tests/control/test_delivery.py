@@ -308,6 +308,46 @@ async def test_a_message_that_is_gone_is_replaced_by_a_new_one(bench: Bench) -> 
     assert list(bench.platform.visible.values()) == ["<b>done</b>"]
 
 
+class UneditablePlatform(MemoryPlatform):
+    def __init__(self, action: FailureAction) -> None:
+        super().__init__()
+        self.action = action
+
+    async def edit(self, native_id: str, outgoing: Outgoing) -> None:
+        self.calls.append("edit")
+        raise failure(self.action).error
+
+
+@pytest.mark.parametrize(
+    "action", [FailureAction.SEND_NEW, FailureAction.GIVE_UP, FailureAction.DROP_THREAD]
+)
+@pytest.mark.parametrize("deletes", [True, False])
+async def test_where_nothing_may_be_edited_the_answer_comes_once_and_whole(
+    bench: Bench, action: FailureAction, deletes: bool
+) -> None:
+    bench.platform = UneditablePlatform(action)
+    surface = bench.surface(replace(EDITING, deletes=deletes))
+    for text in ("d", "do", "don", "done"):
+        await surface.show("reply:0", Shown(text=f"{text} ▉", plain=text))
+        await surface.show("reply:1", Shown(text=f"{text} ▉", plain=text)) if text > "do" else None
+    assert bench.platform.calls == ["send", "edit"]
+    await surface.show("reply:0", FINAL)
+    await surface.show("reply:1", FINAL)
+    left = [] if deletes else ["d ▉"]
+    assert list(bench.platform.visible.values()) == [*left, "<b>done</b>", "<b>done</b>"]
+    assert await bench.state() is OutboxState.SENT
+
+
+async def test_half_an_answer_stays_where_no_other_can_be_sent(bench: Bench) -> None:
+    surface = bench.surface()
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    bench.platform.fail(failure(FailureAction.GIVE_UP), failure(FailureAction.GIVE_UP))
+    await surface.show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["do"]
+    assert bench.platform.calls == ["send", "edit", "send"]
+    assert await bench.state() is OutboxState.FAILED
+
+
 class KeyedPlatform(MemoryPlatform):
     """Of two sends with one key the first counts, also if its message was deleted since."""
 

@@ -60,6 +60,10 @@ async def test_a_conversation_with_everything(tmp_path: Path) -> None:
             assert len(shown) == 1
             assert "hello in private" in shown[0]["content"]
             assert shown[0]["message_reference"]["message_id"] == said
+            # Nobody is told that all is well whose answer could not be sent.
+            discord.fault(f"POST /channels/{private}/messages", "code 50007")
+            unsent = discord.say(private, ANN, "hello in vain")
+            await discord.until(lambda: discord.reactions.get(unsent) == ["❌"])
             # A mention is answered in a thread, where it goes on without one.
             discord.say(GENERAL, BOB, "the garden is green")
             asked = discord.say(GENERAL, ANN, f"<@{BOT}> hello in the channel")

@@ -139,6 +139,10 @@ class LostSends:
     async def _discard(self, known: Slot, native_id: str) -> None:
         """Have a placeholder taken away later; until then nobody takes it for a lost message."""
         known.litter.append(native_id)
+        await self.keep_apart(known, native_id)
+
+    async def keep_apart(self, known: Slot, native_id: str) -> None:
+        """Write down a message of ours that is not the piece."""
         entry = replace(
             known.entry,
             id=f"{known.entry.id}/{native_id}",

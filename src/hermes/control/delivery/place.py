@@ -96,6 +96,8 @@ class Slot:
         """Placeholders of which nobody knows whether they are there."""
         self.suspects: list[str] = []
         """Ids that the lost message may have."""
+        self.halves: list[str] = []
+        """Messages of it that could not be edited any more; they go when a new one is there."""
         self.litter: list[str] = []
         """Placeholders that have to go."""
 

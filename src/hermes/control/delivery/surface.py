@@ -5,6 +5,8 @@ again, in this process or the next, finds the message that is already there and 
 
     nothing there            one plain send with the text, be it a preview or final
     a message is there       an edit, unless it looks like that already
+    it may not be edited     the reply stops growing: what is final comes as a new message, and
+                             then the half one goes
     a send of unknown fate   find out first (`lost_sends`), then as above
 
 Nothing is dropped in silence. Finals, prompts and files are tried until they are out, too old or
@@ -50,6 +52,7 @@ TRIES_IN_A_ROW = 18
 may be the only one in trouble."""
 MAX_AGE = 24 * 3600.0
 """Seconds after which a piece is reported instead of sent."""
+REFUSED = (FailureAction.GIVE_UP, FailureAction.DROP_THREAD, FailureAction.DROP_REPLY)
 TOO_OLD = "It was too old to be sent."
 
 
@@ -126,7 +129,7 @@ class TurnSurface:
         # Somebody waits for the answer to a prompt.
         if shown.final or kind is OutboxKind.PROMPT:
             await self._persist(known, lambda line: self._put(known, outgoing, line))
-        else:
+        elif kind is OutboxKind.NOTICE or not any(each.halves for each in self._slots.values()):
             await self._preview(known, outgoing)
 
     def _continues(self, slot: str) -> bool:
@@ -142,6 +145,8 @@ class TurnSurface:
         if known is None or known.over:
             return
         native_id = known.entry.native_id
+        while known.halves and self.capabilities.deletes:
+            await self._place.take_away(known.halves.pop())
         if native_id is not None and not self.capabilities.deletes:
             # Nothing stays that could be read twice.
             await self.show(slot, Shown(text=PLACEHOLDER, plain=PLACEHOLDER, final=True))
@@ -243,7 +248,13 @@ class TurnSurface:
         native_id = known.entry.native_id
         assert native_id is not None
         if known.visible != look and can.live:
-            await line.adapter.edit(native_id, outgoing)
+            try:
+                await line.adapter.edit(native_id, outgoing)
+            except PlatformFailure as failure:
+                # What may not be edited may still be sent, once where it takes an edit to do so.
+                if failure.action in REFUSED and not (can.streams and known.halves):
+                    failure.action = FailureAction.SEND_NEW
+                raise
             known.visible = look
         if outgoing.final or not can.live:
             await self._place.record(known, OutboxState.SENT, content=outgoing.plain)
@@ -309,6 +320,8 @@ class TurnSurface:
         """Make a call until it works or is pointless."""
         while not await self._tries(known, call):
             pass
+        if known.entry.native_id is not None and self.capabilities.deletes:
+            known.litter, known.halves = known.litter + known.halves, []
         if known.litter and self._place.connections.beside is not None:
             self._place.connections.beside(self._lost.tidy(known))
         else:
@@ -378,7 +391,10 @@ class TurnSurface:
             case FailureAction.DROP_THREAD:
                 return self._place.aim(replace(self._place.target, thread_id=None))
             case _:
-                # The message is gone: there may be a new one.
-                known.visible, known.gone = None, f"+{known.entry.native_id}"
+                # The message is gone or stays as it is: there may be a new one.
+                half = known.entry.native_id or ""
+                known.visible, known.gone = None, f"+{half}"
+                known.halves.append(half)
+                await self._lost.keep_apart(known, half)
                 await self._place.record(known, OutboxState.PENDING)
                 return True

@@ -36,7 +36,7 @@ from hermes.domain.events import (
     TurnStream,
 )
 from hermes.domain.inbound import InboxEntry
-from hermes.domain.outbound import OutboxKind
+from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.agent import AgentLoop
@@ -248,7 +248,9 @@ class Companion(Struct, frozen=True, kw_only=True):
         finished = await self.job.stream.wait()
         await self.answered.wait()
         if not goes_on_later(finished):
-            await surface.react_some_time(message_id, MARKS.get(finished.outcome, ""))
+            pieces = await self.parts.ledger.outbox_of_turn(self.job.turn.id)
+            outcome = TurnState.FAILED if any(map(_given_up, pieces)) else finished.outcome
+            await surface.react_some_time(message_id, MARKS.get(outcome, ""))
 
     # -- a `TurnPlace` -----------------------------------------------------------
 
@@ -268,6 +270,10 @@ class Companion(Struct, frozen=True, kw_only=True):
     def stop(self) -> bool:
         stream = self.job.stream
         return self.parts.interrupt(stream.session_id, stream.turn_id)
+
+
+def _given_up(piece: OutboxEntry) -> bool:
+    return piece.kind is OutboxKind.REPLY and piece.state is OutboxState.FAILED
 
 
 async def _safely(work: Awaitable[None]) -> None:

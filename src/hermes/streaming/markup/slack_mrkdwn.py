@@ -57,22 +57,31 @@ class SlackMrkdwn(FencedDialect):
 DIALECT = SlackMrkdwn()
 
 
-def rich_blocks(text: str) -> Iterator[dict[str, Any]]:
-    """Yield a text in mrkdwn as blocks: code, headings and dividers as such."""
+def rich_blocks(text: str, most: int) -> list[dict[str, Any]]:
+    """Return a text in mrkdwn as blocks: code, headings and dividers as such, as far as they go."""
+    blocks, rest = list[dict[str, Any]](), ""
     for number, part in enumerate(_FENCE.split(text)):
-        if number % 2:
-            code = {"type": "text", "text": unescape(part.strip("\n")) or " "}
-            shape = {"type": "rich_text_preformatted", "elements": [code]}
-            yield {"type": "rich_text", "elements": [shape]}
-            continue
-        for line in _LINE.split(part):
-            if line == SlackMrkdwn.rule:
-                yield {"type": "divider"}
-            elif _LINE.fullmatch(line):
-                shown = {"type": "plain_text", "text": unescape(line.strip("*"))[:150]}
-                yield {"type": "header", "text": shown}
+        code = number % 2 == 1
+        for line in [part] if code else _LINE.split(part):
+            if len(blocks) >= most - 2:
+                rest += f"```\n{line}\n```" if code else line
             else:
-                yield from sections(line.strip("\n"), "mrkdwn")
+                blocks += _blocks(line, code=code)
+    return [*blocks, *sections(rest.strip("\n"), "mrkdwn")]
+
+
+def _blocks(line: str, *, code: bool) -> Iterator[dict[str, Any]]:
+    if code:
+        shown = {"type": "text", "text": unescape(line.strip("\n")) or " "}
+        shape = {"type": "rich_text_preformatted", "elements": [shown]}
+        yield {"type": "rich_text", "elements": [shape]}
+    elif line == SlackMrkdwn.rule:
+        yield {"type": "divider"}
+    elif _LINE.fullmatch(line):
+        header = {"type": "plain_text", "text": unescape(line.strip("*"))[:150]}
+        yield {"type": "header", "text": header}
+    else:
+        yield from sections(line.strip("\n"), "mrkdwn")
 
 
 def sections(text: str, kind: str) -> Iterator[dict[str, Any]]:

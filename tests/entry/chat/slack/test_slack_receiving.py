@@ -157,10 +157,14 @@ async def test_other_bots_text_in_blocks_and_slacks_markup() -> None:
         slack.say("C1", "U1", "", blocks=[{"type": "rich_text", "elements": [rich]}])
         marked = "<@U2> <#C9|ops> <!here> <https://x.y|docs> <mailto:a@b.c|a@b.c> <!subteam^S1|@t>"
         slack.say("C1", "U1", f"{HI} {marked}")
-        await sink.until(lambda: len(sink.messages) == 3)
+        slack.say(
+            "C1", "U1", "@Hermes in blocks", blocks=[{"type": "rich_text", "elements": [rich]}]
+        )
+        await sink.until(lambda: len(sink.messages) == 4)
         assert sink.texts[0] == "built"
         assert next(iter(sink.messages.values())).sender.is_bot
         assert sink.texts[1].startswith("see https://a.b/?x=1&y")
+        assert sink.texts[3] == "@Hermes in blocks"
         assert sink.texts[2] == "@U2 #ops @here docs (https://x.y) a@b.c @t"
 
 

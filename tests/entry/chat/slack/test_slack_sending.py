@@ -69,8 +69,12 @@ async def test_rich_blocks_show_headings_code_and_dividers() -> None:
         assert (rule["type"], end["text"]["text"]) == ("divider", "end")
         await adapter.send(outgoing("D1", "a < b"))
         assert slack.replies("D1")[1].blocks[0]["text"] == {"type": "plain_text", "text": "a < b"}
-        many = "\n".join(f"*h{n}*" for n in range(60))
-        assert "blocks" not in look(outgoing("D1", many, "plain"), rich=True)
+        many = "\n".join(f"*h{n}*\n```\n{n}\n```" for n in range(60))
+        shown = look(outgoing("D1", many, "plain"), rich=True)["blocks"]
+        # Slack takes 50 blocks; what is more goes on as text.
+        assert [each["type"] for each in shown[-2:]] == ["rich_text", "section"]
+        assert shown[-1]["text"]["text"].startswith("*h24*\n```\n24\n```\n*h25*")
+        assert (len(shown), shown[-1]["text"]["text"][-11:]) == (49, "\n```\n59\n```")
 
 
 @pytest.mark.parametrize(
@@ -178,6 +182,9 @@ async def test_status_reactions_broadcast_and_the_thread_of_a_handoff() -> None:
             seed = slack.replies("C1")[-1]
             assert (seed.text, seed.thread_ts) == ("Hermes — &lt;title&gt;", "")
             assert (thread.chat_id, thread.thread_id) == ("C1", seed.ts)
+            for title, named in (("", "Hermes"), ("t" * 5000, "t" * 99 + "…")):
+                await adapter.create_handoff_thread(place, title)
+                assert slack.replies("C1")[-1].text == named
 
 
 async def test_files_go_out_in_three_steps_alone_and_together(tmp_path: Path) -> None:

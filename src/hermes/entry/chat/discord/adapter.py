@@ -388,7 +388,7 @@ class DiscordAdapter(ChatAdapter[DiscordSettings]):
         found = await self._api.call("GET /channels/{channel_id}", target.chat_id)
         if not found.get("guild_id"):
             return target
-        name = one_line(clean_text(title), 100) or "Hermes"
+        name = intake.thread_title(title)
         opening = {"message": {"content": name}} if found["type"] in (15, 16) else {"type": 11}
         body, method = {"name": name, **_THREAD, **opening}, "POST /channels/{channel_id}/threads"
         made = await self._api.call(method, target.chat_id, body=body)

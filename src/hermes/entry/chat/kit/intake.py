@@ -34,6 +34,7 @@ from hermes.domain.ports.platform import (
     MenuCommand,
     PlatformFailure,
 )
+from hermes.domain.wording import clean_text, one_line
 from hermes.entry.chat.kit.settings import ChatSettings
 
 _LOG = logging.getLogger(__name__)
@@ -302,6 +303,10 @@ class SaidBefore(Struct, frozen=True):
     text: str
     own: bool
     to_us: bool
+
+
+def thread_title(title: str) -> str:
+    return one_line(clean_text(title), 100) or "Hermes"
 
 
 def surroundings(history: Iterable[SaidBefore]) -> list[str]:

@@ -31,7 +31,7 @@ from hermes.domain.wording import clean_text
 from hermes.entry.chat.kit.base import ChatAdapter
 from hermes.entry.chat.kit.decode import texts_in
 from hermes.entry.chat.kit.http import Effect, read_upload
-from hermes.entry.chat.kit.intake import HandOver, Heard, Recent, named, surroundings
+from hermes.entry.chat.kit.intake import HandOver, Heard, Recent, named, surroundings, thread_title
 from hermes.entry.chat.slack.inbound import Known, message_name, parse, utterance
 from hermes.entry.chat.slack.settings import SlackSettings
 from hermes.entry.chat.slack.socket import receive_envelopes
@@ -188,7 +188,7 @@ class SlackAdapter(ChatAdapter[SlackSettings]):
     async def create_handoff_thread(self, target: Target, title: str) -> Target:
         """Open a thread with a message that everything else hangs under."""
         seed = replace(target, thread_id=None, reply_to=None)
-        sent = await self.send(Outgoing(target=seed, plain=title))
+        sent = await self.send(Outgoing(target=seed, plain=thread_title(title)))
         return replace(seed, thread_id=_existing(sent.native_id, "ts")["ts"])
 
     async def _call(

@@ -166,14 +166,14 @@ def _thread(event: Any, chat: Chat, settings: SlackSettings) -> str | None:
 
 def _address(event: Any, us: Workspace, commands: Collection[str]) -> Addressing:
     """Read what was said, and whether to us; some messages have blocks and no text."""
-    raw = texts_in(event, "text")[0] or "".join(_said(event.get("blocks")))
-    text, mentions = _readable(raw or "".join(_said(event.get("attachments"))), us)
+    raw, blocks = texts_in(event, "text")[0], "".join(_said(event.get("blocks")))
+    text, mentions = _readable(raw or blocks or "".join(_said(event.get("attachments"))), us)
     address = read_addressing(text, mentions, username="", commands={})
+    address = replace(address, mentioned=address.mentioned or f"<@{us.user_id}>" in blocks)
     # Slack keeps a slash at the beginning for itself, and commands out of threads.
     head, _, rest = address.text.partition(" ")
     if head.startswith("!") and head[1:].lower() in commands:
-        said = f"/{head[1:].lower()} {rest}".strip()
-        return replace(address, text=said, command=True)
+        return replace(address, text=f"/{head[1:].lower()} {rest}".strip(), command=True)
     return address
 
 

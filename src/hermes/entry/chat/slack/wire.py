@@ -220,7 +220,7 @@ def look(outgoing: Outgoing, *, rich: bool) -> dict[str, Any]:
     text = text if marked else escape(text, quote=False)
     blocks = list[dict[str, Any]]()
     if marked and rich:
-        blocks += rich_blocks(text)
+        blocks += rich_blocks(text, _MOST_BLOCKS - len(outgoing.buttons))
     elif rich or outgoing.buttons:
         blocks += sections(text, "mrkdwn" if marked else "plain_text")
     for number, row in enumerate(outgoing.buttons):
