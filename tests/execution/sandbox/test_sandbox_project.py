@@ -296,14 +296,60 @@ async def test_what_would_run_later_cannot_be_made_in_any_folder(
         with pytest.raises(HermesError, match="read-only"):
             await env.write(path, b"x")
     # A process that outlives its command is no way around it.
+    (person.project / "sub/deep/.envrc.held").unlink()
     await env.write("plant.sh", f"sleep 0.2; {plant}; sleep 60".encode())
     await sh(env, "(setsid sh plant.sh >/dev/null 2>&1 &) ; true")
     async with asyncio.timeout(20):
         async for _ in _ticks():
-            if list(person.project.glob("sub/deep/.envrc.held-*"))[1:]:
+            if (person.project / "sub/deep/.envrc.held").exists():
                 break
     await env.close()
     assert [path for path in PLANTS if (person.project / path).exists()] == []
+    assert len(list(person.project.glob("sub/deep/.envrc.held*"))) == 1
+
+
+HIDDEN_PLANTS = """
+    sub1/.envrc sub1/.vscode sub2/.git sub3/.git sub4/.git sub5/.git sub6/.git sub7/.git
+    sub8/.git venv/.git/config target/a/b/.git/hooks/pre-commit many/.vscode many/.envrc
+    .git/modules/a/b/c/d/e/f/config sub9/.gdbinit .Rprofile
+"""
+
+
+def _left(person: Person, paths: list[str]) -> list[str]:
+    return [path for path in paths if os.path.lexists(person.project / path)]
+
+
+async def test_no_link_folder_or_crowd_hides_what_would_run_later(person: Person) -> None:
+    plants, planter = HIDDEN_PLANTS.split(), Path(__file__).with_name("planter.sh")
+    env = await person.open()
+    await env.write("planter.sh", planter.read_bytes())
+    result = await sh(env, "sh planter.sh")
+    assert result.output.startswith("planted"), result.output
+    assert _left(person, plants) == []
+    again = "mkdir .vscode; touch .vscode/x; ln -s f .envrc"
+    for _ in range(4):
+        await sh(env, again)
+    assert len(list(person.project.glob(".vscode.held*"))) == 1
+    assert len(list(person.project.glob(".envrc.held*"))) == 1
+    assert _left(person, [".vscode", ".envrc"]) == []
+
+
+async def test_links_of_before_stay_and_lead_where_they_led(person: Person) -> None:
+    for name in ("sub", "conf", "store/g"):
+        (person.project / name).mkdir(parents=True)
+    person.git("init", "-q", "store/g")
+    (person.project / "conf/tasks.json").write_text("as it was")
+    (person.project / "sub/.vscode").symlink_to("../conf")
+    (person.project / "sub/.git").symlink_to("../store/g/.git")
+    env = await person.open()
+    usual = await sh(env, "cd sub && git status -s && git worktree list")
+    assert "held" not in usual.output
+    await sh(
+        env, "echo evil > conf/tasks.json; cd sub; ln -sfn evil .git; rm .vscode; ln -s e .vscode"
+    )
+    assert (person.project / "conf/tasks.json").read_text() == "as it was"
+    assert (person.project / "sub/.vscode").readlink() == Path("../conf")
+    assert (person.project / "sub/.git").readlink() == Path("../store/g/.git")
 
 
 async def test_what_git_makes_with_nothing_to_run_stays(person: Person) -> None:
@@ -311,7 +357,9 @@ async def test_what_git_makes_with_nothing_to_run_stays(person: Person) -> None:
     result = await sh(
         env,
         "git init -q lib && git -C lib commit -q --allow-empty -m 1 && git worktree add -q tree"
-        " && git -c protocol.file.allow=always clone -q lib copy && git -C tree status -s",
+        " && git -c protocol.file.allow=always clone -q lib copy && git -C tree status -s"
+        " && git -c protocol.file.allow=always submodule --quiet add ./lib a/b/c/d/e 2>/dev/null"
+        " && git -C copy worktree add -q ../other && git -C a/b/c/d/e status -s",
     )
     assert (result.exit_code, result.output) == (0, "")
 

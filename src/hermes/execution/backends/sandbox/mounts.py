@@ -32,7 +32,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -92,13 +92,19 @@ _GUARDED = """
     .codesandbox .gitpod.yml .lvimrc .autoenv .autoenv.zsh .lefthook .overcommit.yml
     .simple-git-hooks.json .simple-git-hooks.js .hg/hgrc .jj .sl appveyor.yml .appveyor.yml
     cloudbuild.yaml cloudbuild.yml buildspec.yml .semaphore .teamcity codemagic.yaml .tekton HEAD
+    .gdbinit .Rprofile .irbrc .ghci .iex.exs .ocamlinit .pnpmfile.cjs
 """
 """What git, an editor, the shell or a CI service of the person runs later. With a `HEAD` the
 project itself would be a repository without a work tree, and its settings would count."""
 GUARDED_NAMES = frozenset(name for name in _GUARDED.split() if "/" not in name)
 _OF_GIT = ("config", "config.worktree", "hooks", "commondir")
 _FOLDERS_LOOKED_AT = 1000
+_ENTRIES_LOOKED_AT = 5000
+_LOOKED_UP = 100
+_LISTED = 20
 _NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
+"""Too large for each look: only repositories are sought in there, and not far down."""
+_OF_OBJECTS = frozenset({"objects", "refs"})
 _HARMLESS_SETTING = re.compile(
     r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
     r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
@@ -249,14 +255,16 @@ def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
     if project in (own := Path(os.path.realpath(sys.prefix))).parents:
         yield str(own)  # Hermes itself is installed there, and starts programs of it
     found = [project / ".git", *islice(_inner(project), 200)]
-    ready = [path for path in found if path.name != ".git" or path.is_file()]
+    links = [path for path in found[1:] if path.is_symlink()]
+    led = (Path(os.path.realpath(path)) for path in links)
+    found += (path for path in led if project in path.parents)
+    ready = [p for p in found if p in links or p.is_file() or p.name in GUARDED_NAMES]
     yield from map(str, ready)
     for git in (*map(Path, repositories), *(path for path in found if path not in ready)):
         yield from (str(git / name) for name in _OF_GIT)
         yield from _named_in(git / "config", project)
-        for depth in range(1, 5):  # commands may have made it deeper than a search can go
-            for config in sorted((git / "modules").glob(f"{'*/' * depth}config"))[:200]:
-                yield from (str(config.with_name(name)) for name in _OF_GIT)
+        for module in islice(_modules(git), 200):
+            yield from (f"{module}/{name}" for name in _OF_GIT)
         for tree in sorted(git.glob("worktrees/*"))[:200]:
             yield from _of_work_tree(tree, project)
 
@@ -286,18 +294,53 @@ def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
     yield str(tree)
 
 
-def _inner(project: Path) -> Iterator[Path]:
+def _inner(project: Path, tucked: list[str] | None = None) -> Iterator[Path]:
     """Find repositories and guarded names in folders, as far as a short look goes."""
-    ahead, looked = deque([str(project)]), 0
+    ahead, looked, left = deque([str(project)]), 0, _ENTRIES_LOOKED_AT
+    tucked = [] if tucked is None else tucked
+    while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
+        folder, listed, most = ahead.popleft(), 0, max(left, _FOLDERS_LOOKED_AT)
+        seen: set[str] = set()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in islice(entries, most):
+                listed += 1
+                if entry.name == ".git" or entry.name in GUARDED_NAMES:
+                    seen.add(entry.name)
+                elif entry.is_dir(follow_symlinks=False):
+                    (tucked if entry.name in _NOT_LOOKED_INTO else ahead).append(entry.path)
+        left -= listed
+        if listed == most:  # there may be more of them: a name is found without a list
+            seen = {n for n in (".git", *GUARDED_NAMES) if os.path.lexists(f"{folder}/{n}")}
+        if looked > 1:
+            yield from (Path(folder, name) for name in seen)
+
+
+def _tucked_away(folders: list[str]) -> Iterator[Path]:
+    """Find repositories in folders that are not looked into."""
+    for number, folder in enumerate(folders):  # grows
+        if number >= _LOOKED_UP:
+            return
+        yield from (Path(folder, n) for n in (".git", "HEAD") if os.path.lexists(f"{folder}/{n}"))
+        if number < _LISTED and len(folders) < _LOOKED_UP:
+            folders += islice(_folders(folder), _LOOKED_UP)
+
+
+def _folders(folder: str) -> Iterator[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
+                yield entry.path
+
+
+def _modules(git: Path) -> Iterator[str]:
+    """Find the repositories of submodules, whose names may have any number of folders."""
+    ahead, looked = deque(_folders(f"{git}/modules")), 0
     while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
         folder = ahead.popleft()
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in islice(entries, _FOLDERS_LOOKED_AT):
-                if entry.name == ".git" or entry.name in GUARDED_NAMES:
-                    if looked > 1 and not entry.is_symlink():
-                        yield Path(entry.path)
-                elif entry.name not in _NOT_LOOKED_INTO and entry.is_dir(follow_symlinks=False):
-                    ahead.append(entry.path)
+        if any(os.path.lexists(f"{folder}/{name}") for name in _OF_GIT):
+            yield folder
+        inner = islice(_folders(folder), _FOLDERS_LOOKED_AT)
+        ahead.extend(path for path in inner if path.rpartition("/")[2] not in _OF_OBJECTS)
 
 
 def watched(layout: SandboxLayout) -> set[str]:
@@ -306,16 +349,15 @@ def watched(layout: SandboxLayout) -> set[str]:
         return set()
     found: set[str] = set()
     repositories = [layout.workspace / ".git", *map(Path, layout.repositories)]
-    for path in islice(_inner(layout.workspace), _FOLDERS_LOOKED_AT):
-        inner = path.name == ".git" and path.is_dir()
+    tucked: list[str] = []
+    usual = islice(_inner(layout.workspace, tucked), _FOLDERS_LOOKED_AT)
+    for path in chain(usual, _tucked_away(tucked)):
+        inner = path.name == ".git" and path.is_dir() and not path.is_symlink()
         found.update(str(path / name) for name in _OF_GIT) if inner else found.add(str(path))
         repositories += [path] if inner else []
     for git in repositories:
-        folders = ["worktrees/*/"] if (git / "worktrees").is_dir() else []
-        if (git / "modules").is_dir():
-            folders += (f"modules/{'*/' * depth}" for depth in range(1, 5))
-        for pattern in (f"{folder}{name}" for folder in folders for name in _OF_GIT):
-            found.update(map(str, islice(git.glob(pattern), 200)))
+        trees = islice(_folders(f"{git}/worktrees"), _FOLDERS_LOOKED_AT)
+        found.update(f"{path}/{n}" for path in chain(trees, _modules(git)) for n in _OF_GIT)
         found.add(str(git / "rebase-merge/git-rebase-todo"))
     return {path for path in found if os.path.lexists(path)}
 
@@ -394,27 +436,43 @@ def guard(layout: SandboxLayout, absent: Mapping[str, str]) -> list[str]:
     for path, link in absent.items():
         if not link and not os.path.lexists(path):
             continue  # the ordinary case, for a hundred names after each command
-        root = next((r for r in layout.repositories if Path(path).is_relative_to(r)), layout.start)
+        root = _root(layout, path) or layout.start
         *folders, name = Path(path).relative_to(root).parts
-        directory = -1
         # Commands may put links anywhere: nothing is followed below the root.
-        with contextlib.suppress(OSError):
-            directory = os.open(root, _FOLDER)
-            for folder in folders:
-                inner = os.open(folder, _FOLDER, dir_fd=directory)
-                os.close(directory)
-                directory = inner
-            if link == _link(name, directory) != "":
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            directory: int | None = None
+            for folder in (root, *folders):
+                directory = os.open(folder, _FOLDER, dir_fd=directory)
+                opened.callback(os.close, directory)
+            if directory is None or link == _link(name, directory) != "":
                 continue
-            if link or not _runs_nothing(directory, name, folders):
-                held = f"{name}.held-{secrets.token_hex(3)}"
-                os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
+            if link or not _runs_nothing(layout, directory, path):
+                _hold(directory, name)
                 away.append("/".join((*folders, name)))
                 if link:
                     os.symlink(link, name, dir_fd=directory)
-        if directory >= 0:
-            os.close(directory)
     return away
+
+
+def _root(layout: SandboxLayout, path: str) -> str:
+    roots = (*layout.repositories, layout.start)
+    return next((root for root in roots if Path(path).is_relative_to(root)), "")
+
+
+def _hold(directory: int, name: str) -> None:
+    """Rename it to what takes the place of the one held before, or goes into that folder."""
+    held, unique = f"{name}.held", secrets.token_hex(3)
+    with contextlib.suppress(OSError):
+        os.unlink(held, dir_fd=directory)
+    with contextlib.suppress(OSError):
+        os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
+        return
+    with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+        inside = os.open(held, _FOLDER, dir_fd=directory)
+        opened.callback(os.close, inside)
+        os.rename(name, unique, src_dir_fd=directory, dst_dir_fd=inside)
+        return
+    os.rename(name, f"{held}-{unique}", src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _link(path: str, directory: int | None = None) -> str:
@@ -424,10 +482,12 @@ def _link(path: str, directory: int | None = None) -> str:
         return ""
 
 
-def _runs_nothing(directory: int, name: str, folders: list[str]) -> bool:
+def _runs_nothing(layout: SandboxLayout, directory: int, path: str) -> bool:
     """Tell whether this is what git itself has made, with nothing in it to run."""
+    root = _root(layout, path)
+    *folders, name = Path(path).relative_to(root).parts
     status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    in_git = ".git" in folders
+    in_git = ".git" in folders or root in layout.repositories
     if stat.S_ISDIR(status.st_mode):
         if name == ".git" or not (in_git and name == "hooks"):
             return name == ".git"
@@ -445,7 +505,26 @@ def _runs_nothing(directory: int, name: str, folders: list[str]) -> bool:
     with os.fdopen(file, "rb") as config:
         text = config.read(_LONGEST_CONFIG + 1)
     lines = text.decode("utf-8", "replace").splitlines()
-    return len(text) <= _LONGEST_CONFIG and all(map(wanted.fullmatch, lines))
+    if len(text) > _LONGEST_CONFIG or not all(map(wanted.fullmatch, lines)):
+        return False
+    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
+
+
+def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
+    """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
+    path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
+    root = _root(layout, path)
+    if len(lines) != 1 or not root or os.path.realpath(path) != path:
+        return False
+    if (_NOT_LOOKED_INTO | _OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
+        return False
+    names = [name for name in _OF_GIT if os.path.lexists(f"{path}/{name}")]
+    new = [name for name in names if f"{path}/{name}" not in layout.guarded]
+    with contextlib.ExitStack() as opened:
+        directory = os.open(path, _FOLDER) if new else -1
+        if new:
+            opened.callback(os.close, directory)
+        return all(_runs_nothing(layout, directory, f"{path}/{name}") for name in new)
 
 
 def bwrap_arguments(layout: SandboxLayout) -> list[str]:
