@@ -17,7 +17,7 @@ from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.ledger import Arrival
-from hermes.domain.ports.platform import FailureAction, Outgoing, Sent
+from hermes.domain.ports.platform import FailureAction, Outgoing, PlatformFailure, Sent
 from hermes.domain.ports.surface import Shown
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -369,6 +369,34 @@ async def test_a_deleted_message_is_replaced_although_its_key_is_taken(bench: Be
     await asyncio.wait_for(surface.show("reply:0", FINAL), 20)
     assert list(bench.platform.visible.values()) == ["<b>done</b>"]
     assert await bench.state() is OutboxState.SENT
+
+
+class UntypedPlatform(MemoryPlatform):
+    """Takes no typing signals now, and says so or does not answer."""
+
+    refusal: PlatformFailure | None = None
+    tried = 0
+
+    async def typing(self, target: Target) -> None:
+        self.tried += 1
+        if self.refusal is None:
+            await asyncio.Event().wait()
+        else:
+            raise self.refusal
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_an_answer_does_not_wait_for_typing(bench: Bench, answers: bool) -> None:
+    bench.platform = platform = UntypedPlatform()
+    if answers:
+        platform.refusal = PlatformFailure(FailureAction.WAIT, "slow down", retry_after=3600.0)
+    surface = bench.surface(replace(EDITING, typing=True))
+    async with asyncio.timeout(20):
+        assert not await surface.typing()
+        assert not await surface.typing()
+        assert platform.tried == 1
+        await surface.show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
 
 
 async def test_a_chat_that_cannot_be_reached_is_given_up_and_recorded(bench: Bench) -> None:

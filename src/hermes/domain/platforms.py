@@ -92,6 +92,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     typing_seconds: float = 4.0
     """Seconds after which a typing signal must be repeated."""
+    signs_apart: bool = True
+    """Typing and reactions have limits of their own: those of messages are another matter."""
 
     @property
     def live(self) -> bool:

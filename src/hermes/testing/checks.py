@@ -124,7 +124,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 CHECKS: dict[str, Check] = {}
 PARAMETERS = frozenset(
-    {"edit_length", "edit_seconds", "unit", "command_mark"}
+    {"edit_length", "edit_seconds", "unit", "command_mark", "signs_apart"}
     | {"idempotent_seconds", "typing_seconds", "limits"}
 )
 """Fields of `Capabilities` that say how, not what."""

@@ -113,11 +113,11 @@ async def test_a_session_may_only_fill_so_much_of_the_disk(tmp_path: Path) -> No
     boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
     env = await boxes.open()
     full = await sh(
-        env, "sleep 2; for i in $(seq 40); do head -c 5m /dev/zero > f$i; sleep 0.2; done"
+        env, "sleep 2; for i in $(seq 120); do head -c 5m /dev/zero > f$i; sleep 0.2; done"
     )
     assert full.exit_code
     assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
-    assert len(list((boxes.directory() / "workspace").iterdir())) < 40
+    assert len(list((boxes.directory() / "workspace").iterdir())) < 120
     await sh(env, "rm f*; sleep 2")
     assert await says(env, "echo room") == "room"
     await boxes.pool.close()

@@ -22,6 +22,9 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
 LATEST = 3600.0
 """So long something that may be done some time waits for its chance."""
+SIGNS = (Urgency.TYPING, Urgency.REACTION)
+SIGN_SECONDS = 2.0
+"""So long a sign may take: the answer waits behind it."""
 PASSING = (FailureAction.UNKNOWN, FailureAction.RETRY, FailureAction.FATAL)
 
 
@@ -120,6 +123,8 @@ class ReplyPlace:
         self.clock = connections.clock
         self.target = target
         self.pacer = Pacer(connections.pacers, self.capabilities, target, self.clock)
+        self._rests: dict[Urgency, float] = {}
+        """Until when signs of a kind are not wanted."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -134,6 +139,9 @@ class ReplyPlace:
         self, urgency: Urgency, call: Call, patience: float = PATIENCE
     ) -> FailureAction | None:
         """Make a call once, if there is room for it soon enough; return why it did not work."""
+        apart = urgency in SIGNS and self.capabilities.signs_apart
+        if self.clock.monotonic() < self._rests.get(urgency, 0.0):
+            return FailureAction.WAIT
         if not await self.pacer.wait(urgency, patience):
             return FailureAction.WAIT
         line = self.connections.line(self.target)
@@ -141,9 +149,15 @@ class ReplyPlace:
             self.pacer.done()
             return FailureAction.RETRY
         try:
-            await call(line)
+            async with asyncio.timeout(SIGN_SECONDS if apart else None):
+                await call(line)
+        except TimeoutError:
+            self._rests[urgency] = self.clock.monotonic() + self.capabilities.typing_seconds
+            return FailureAction.WAIT
         except PlatformFailure as failure:
-            if failure.action is FailureAction.WAIT:
+            if failure.action is FailureAction.WAIT and apart:
+                self._rests[urgency] = self.clock.monotonic() + failure.retry_after
+            elif failure.action is FailureAction.WAIT:
                 self.pacer.penalise(failure.retry_after, failure.scope)
             return failure.action
         finally:

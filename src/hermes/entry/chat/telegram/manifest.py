@@ -9,6 +9,7 @@ PLATFORM = ChatPlatform(
         max_length=4096,
         unit=LengthUnit.UTF16,
         dialect="telegram_html",
+        signs_apart=False,
         edits=True,
         deletes=True,
         threads=True,
