@@ -201,3 +201,30 @@ async def test_the_api_names_the_default_agent_also_if_it_is_broken_and_no_hidde
             assert not {"fast", "gone", "hidden"} & cards.keys()
             assert cards["good"].agent_id == "open"
             assert ("hermes" in listed) == (default != "hidden")
+
+
+@pytest.mark.parametrize(
+    ("model", "env", "wrong"),
+    [
+        ('base_url: "http://127.0.0.1:1/v1", api_key: "${M_KEY}"', "", True),
+        ('base_url: "http://127.0.0.1:1/v1", api_key: "${M_KEY}"', "M_KEY=own\n", False),
+        ('base_url: "http://127.0.0.1:1/v1", api_key: "${M_KEY}"', "OPENAI_API_KEY=own\n", False),
+        ('base_url: "http://127.0.0.1:1/v1"', "", False),
+        ("provider: far", "", True),
+        ("provider: far", "M_KEY=own\n", False),
+    ],
+)
+def test_an_agent_without_the_key_of_the_general_model_is_refused(
+    site: Site, model: str, env: str, wrong: bool
+) -> None:
+    far = '{base_url: "http://127.0.0.1:1/v1", api_key: "${M_KEY}"}'
+    site.home.env_file.write_text("M_KEY=key-of-main\n")
+    (site.home.agents_dir / "a").mkdir(parents=True)
+    (site.home.agents_dir / "a" / ".env").write_text(env)
+    site.home.config_file.write_text(
+        f"model: {{model: m, {model}}}\nproviders: {{far: {far}}}\n"
+        "agents: {a: {}, light: {home: main}, own: {model: {model: x, base_url: 'http://h/v1'}}}\n"
+    )
+    problems = agent_problems(site.load(), site.home)
+    assert list(problems) == (["a"] if wrong else [])
+    assert not wrong or "whose key is M_KEY, which this agent does not have" in problems["a"]

@@ -35,6 +35,8 @@ from hermes.domain.settings import Settings
 from hermes.domain.settings.section import Section
 
 Variable = Callable[[str], str | None]
+USUAL_KEY = "OPENAI_API_KEY"
+"""The key for a model at an address of one's own where none is named."""
 AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 RESERVED = frozenset({*DEFAULT_AGENT_NAMES, "default", "all", "none"}) - {DEFAULT_AGENT}
 GENERAL_ONLY = frozenset(
@@ -162,7 +164,9 @@ def read_agent(agent_id: str, loaded: LoadedConfig, home: HermesHome) -> AgentCo
         dict(secrets.items()),
         env_file=None if own_home == home else own_home.env_file,
     )
-    scope.settings(loaded.config)  # raises if they cannot be laid over
+    laid = scope.settings(loaded.config)  # raises if they cannot be laid over
+    if own_home != home:
+        _check_key(agent_id, entry, laid, loaded.templates, variable)
     return AgentConfig(
         id=agent_id,
         entry=entry,
@@ -181,6 +185,30 @@ def _own_variables(entry: AgentEntry, home: HermesHome) -> Mapping[str, str]:
             public="Its home is missing.",
         )
     return read_env(home).values
+
+
+def _check_key(
+    agent_id: str,
+    entry: AgentEntry,
+    laid: Settings,
+    templates: Mapping[str, Any],
+    variable: Variable,
+) -> None:
+    """Refuse an agent whose calls would go out without the key that the general settings name."""
+    choice, missing = laid.model, list[str]()
+    at_provider = (templates.get("providers") or {}).get(choice.provider)
+    written = [] if "api_key" in _model(entry) else [templates.get("model")]
+    for each in (*written, at_provider):
+        _expanded(each.get("api_key") if isinstance(each, Mapping) else None, variable, missing)
+    provider = laid.providers.get(choice.provider)
+    address = choice.base_url or (provider is not None and provider.base_url)
+    given = choice.api_key or (provider is not None and provider.api_key) or variable(USUAL_KEY)
+    if address and missing and not given:
+        raise _wrong(
+            agent_id,
+            f"uses the general model, whose key is {missing[0]}, which this agent does not have",
+            public="Something that it needs is not set.",
+        )
 
 
 def _overlay(
