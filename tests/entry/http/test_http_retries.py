@@ -176,6 +176,44 @@ async def test_what_failed_before_anything_was_done_is_tried_again(tmp_path: Pat
         assert len(await door.ledger.runs(RunQuery())) == 2
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_question_that_met_a_closed_door_is_not_given_an_old_answer(
+    tmp_path: Path, stream: bool
+) -> None:
+    async def answer(text: str, tries: int) -> str:
+        async with served(tmp_path, say(text)) as (_, door, _proxy, _payments):
+            headers = {"X-Stainless-Retry-Count": str(tries)}
+            body = {"messages": HI, "stream": stream}
+            got = await door.client.post("/v1/chat/completions", json=body, headers=headers)
+            return got.text
+
+    assert "One." in await answer("One.", 0)
+    assert "Two." in await answer("Two.", 1)
+
+
+async def test_a_run_that_ended_unseen_before_a_restart_is_given_to_its_retry(
+    tmp_path: Path,
+) -> None:
+    headers, body = {"X-Stainless-Retry-Count": "0"}, {"messages": HI}
+    way = "/v1/chat/completions"
+    held = Reply(pieces=("One.",), before=asyncio.Event())
+    async with served(tmp_path, held) as (_, door, _proxy, payments):
+        asked = asyncio.ensure_future(door.client.post(way, json=body, headers=headers))
+        await payments.model.called(1)
+        asked.cancel()
+        with suppress(asyncio.CancelledError):
+            await asked
+        while not door.runs._left:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert held.before is not None
+        held.before.set()
+        [run] = await door.ledger.runs(RunQuery())
+        assert (await door.runs.wait(run)).state is RunState.COMPLETED
+    async with served(tmp_path, say("Two.")) as (_, door, _proxy, _payments):
+        headers["X-Stainless-Retry-Count"] = "1"
+        assert "One." in (await door.client.post(way, json=body, headers=headers)).text
+
+
 async def test_a_retry_does_not_join_what_was_asked_in_another_session(tmp_path: Path) -> None:
     held = Reply(pieces=("One.",), before_end=asyncio.Event())
     async with served(tmp_path, held, say("Two.")) as (_, door, _proxy, payments):

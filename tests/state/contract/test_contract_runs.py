@@ -82,6 +82,12 @@ async def test_a_retry_finds_the_runs_of_its_request(ledger: Ledger) -> None:
     ended = await answer_run(ledger, await ledger.open_run(new_run("r4", fingerprint="c")))
     assert await ledger.runs_retried("k1", "c", ended.updated_at + RETRIED_WITHIN) == [ended]
     assert await ledger.runs_retried("k1", "c", ended.updated_at + RETRIED_WITHIN + 1) == []
+    now = ended.updated_at
+    assert await ledger.runs_retried("k1", "c", now, since=now + 1) == [ended]
+    for _ in range(2):
+        await ledger.note_delivery(ended.id)
+    assert await ledger.runs_retried("k1", "c", now, since=now) == [ended]
+    assert await ledger.runs_retried("k1", "c", now, since=now + 1) == []
 
 
 async def test_an_idempotency_key_belongs_to_one_request_of_one_api_key(ledger: Ledger) -> None:

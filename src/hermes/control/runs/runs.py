@@ -208,6 +208,7 @@ class Runs(Follower):
         """Their agents while they are committed: a burst counts before its first is under way."""
         self._left: set[str] = set()
         """Those whose client has gone and may come back."""
+        self._since = gateway.clock.now()
         self._put_off: set[asyncio.Task[None]] = set()
         self._refused: dict[tuple[str, str], None] = {}
         """Key and fingerprint of requests that were not taken: their retries repeat no run."""
@@ -297,14 +298,28 @@ class Runs(Follower):
     async def retried(self, key_id: str, fingerprint: str) -> list[Run]:
         """Return the runs that a retry of a request may mean, those that were left first.
 
-        Not those that were stopped, nor those that failed before anything was done.
+        Not those that were stopped, nor those that failed before anything was done. An answer
+        that went out whole may have been lost on its way, but not for a client that was kept out
+        by a restart after that: it asks anew.
         """
         if (key_id, fingerprint) in self._refused:
             del self._refused[key_id, fingerprint]
             return []
-        found = await self._ledger.runs_retried(key_id, fingerprint, self._clock.now())
+        now = self._clock.now()
+        found = await self._ledger.runs_retried(key_id, fingerprint, now, since=self._since)
         fit = [run for run in found if run.outcome is None or _stands(run.outcome)]
         return sorted(fit, key=lambda run: run.id not in self._left)
+
+    def delivered(self, run_id: str) -> None:
+        """Note beside what goes on that the answer of a run went out whole."""
+
+        async def note() -> None:
+            try:
+                await self._ledger.note_delivery(run_id)
+            except HermesError as failure:
+                log.error("run %s: its delivery could not be noted: %s", run_id, failure.message)
+
+        self._group.create_task(note())
 
     def join(self, run: Run) -> None:
         """A retry picks the run up: it does not end because its first client has left."""

@@ -413,8 +413,16 @@ class RunStore(Protocol):
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         """Return the run that an API key opened under an idempotency key."""
 
-    async def runs_retried(self, key_id: str, fingerprint: str, at: float) -> list[Run]:
-        """Return runs of the same request that are open or ended lately, newest first."""
+    async def note_delivery(self, run_id: str) -> None:
+        """Note that the answer of a run went out whole."""
+
+    async def runs_retried(
+        self, key_id: str, fingerprint: str, at: float, *, since: float = 0.0
+    ) -> list[Run]:
+        """Return runs of the same request that are open or ended lately, newest first.
+
+        Not those that ended before `since` and whose answer went out whole.
+        """
 
     async def runs_after(self, key_id: str, agent_id: str, digest: str) -> list[Run]:
         """Return the newest runs of a key in which exactly this had been said, newest first."""

@@ -23,6 +23,7 @@ from hermes.domain.wording import one_line
 from hermes.entry.http.endpoint import Call, CallHeaders, ServedAgent
 from hermes.entry.http.errors import Problem
 
+RUN_ID = "X-Hermes-Run-Id"
 OPEN_STATES = tuple(state for state in RunState if state.open)
 RECENT_RUNS = 100
 """Ended runs of a key that are looked at: one may have ended with a question that waits."""
@@ -270,7 +271,7 @@ async def retried_run(call: AnyCall) -> Run | None:
 
 
 def run_headers(run: Run) -> dict[str, str]:
-    return {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
+    return {"X-Hermes-Session-Id": run.session_id, RUN_ID: run.id}
 
 
 def outcome_headers(*, partial: bool, error: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ import msgspec
 from hermes.control.runs.runs import Draining, redacted
 from hermes.domain.errors import HermesError
 from hermes.domain.keys import Caller
-from hermes.entry.http.access import narrowed
+from hermes.entry.http.access import RUN_ID, narrowed
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     ON_EVERY_ANSWER,
@@ -38,6 +38,7 @@ from hermes.entry.http.errors import Problem, problem_of
 from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, presented_key
 from hermes.entry.http.openapi import with_description
 from hermes.entry.http.request import (
+    AsgiMessage,
     ClientGone,
     EndpointRoute,
     Headers,
@@ -68,11 +69,12 @@ log = logging.getLogger(__name__)
 
 class _Exchange:
     __slots__ = (
+        "_receive",
         "agent",
         "cors",
         "id",
+        "left",
         "method",
-        "receive",
         "route",
         "scope",
         "send",
@@ -82,8 +84,10 @@ class _Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.receive = receive
+        self._receive = receive
         self.send = send
+        self.left = False
+        """The client was gone before everything was sent."""
         self.id = f"req_{secrets.token_hex(12)}"
         self.method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         """What clients make up must not become a label."""
@@ -94,6 +98,11 @@ class _Exchange:
         self.started = False
         """Whether the head of the answer is on its way."""
         self.streams = False
+
+    async def receive(self) -> AsgiMessage:
+        message = await self._receive()
+        self.left = self.left or message["type"] == "http.disconnect"
+        return message
 
     async def gone(self) -> None:
         """Return when the client has closed the connection."""
@@ -173,8 +182,16 @@ class HttpApp:
         call = await self._understood(exchange, heads, found, route, caller)
         answer = await route.endpoint.handler(call)
         if isinstance(answer, StreamAnswer):
-            return await self._stream(exchange, answer)
-        return await self._answer(exchange, route.endpoint, answer)
+            status = await self._stream(exchange, answer)
+        else:
+            status = await self._answer(exchange, route.endpoint, answer)
+        if call.headers.retry_count is not None and status < 400 and not exchange.left:
+            self._note_delivery(answer)
+        return status
+
+    def _note_delivery(self, answer: Any) -> None:
+        if isinstance(answer, JsonAnswer | StreamAnswer) and RUN_ID in answer.headers:
+            self._context.runs.delivered(answer.headers[RUN_ID])
 
     async def _let_in(self, endpoint: Endpoint, heads: Headers, exchange: _Exchange) -> Caller:
         if endpoint.public:

@@ -82,8 +82,13 @@ class RunPart(LedgerPart):
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         return await self._get(read_run, "runs.under", (key_id, idempotency_key))
 
-    async def runs_retried(self, key_id: str, fingerprint: str, at: float) -> list[Run]:
-        values = {"key_id": key_id, "fingerprint": fingerprint, "at": at}
+    async def note_delivery(self, run_id: str) -> None:
+        await self._write(lambda db: change(db, "runs.note_delivery", (run_id,)))
+
+    async def runs_retried(
+        self, key_id: str, fingerprint: str, at: float, *, since: float = 0.0
+    ) -> list[Run]:
+        values = {"key_id": key_id, "fingerprint": fingerprint, "at": at, "since": since}
         values["ended_since"] = at - RETRIED_WITHIN
         return await self._list(read_run, "runs.retried", values)
 

@@ -21,9 +21,15 @@ SELECT * FROM run_rows WHERE key_id = ? AND idempotency_key = ?;
 -- name: retried
 -- Return the newest runs of the same request that are open, or ended lately.
 SELECT * FROM run_rows
-WHERE key_id = :key_id AND fingerprint = :fingerprint AND created_at >= :at - 3600
+WHERE key_id = :key_id AND created_at >= :at - 3600
   AND (outcome IS NULL OR updated_at >= :ended_since)
+  AND (fingerprint = :fingerprint OR fingerprint = '+' || :fingerprint AND updated_at >= :since)
 ORDER BY created_at DESC, opened DESC LIMIT 10;
+
+-- name: note_delivery
+-- Mark a run whose answer went out whole. Idempotency keys need the fingerprint as it is.
+UPDATE runs SET fingerprint = '+' || fingerprint
+WHERE id = ? AND outcome IS NOT NULL AND idempotency_key IS NULL AND fingerprint NOT LIKE '+%';
 
 -- name: after
 -- Return the newest runs of an API key in which exactly this had been said.
