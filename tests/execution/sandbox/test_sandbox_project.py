@@ -342,7 +342,7 @@ async def test_links_of_before_stay_and_lead_where_they_led(person: Person) -> N
     (person.project / "sub/.vscode").symlink_to("../conf")
     (person.project / "sub/.git").symlink_to("../store/g/.git")
     env = await person.open()
-    usual = await sh(env, "cd sub && git status -s && git worktree list")
+    usual = await sh(env, "git -C sub status -s && git -C sub worktree list")
     assert "held" not in usual.output
     await sh(
         env, "echo evil > conf/tasks.json; cd sub; ln -sfn evil .git; rm .vscode; ln -s e .vscode"

@@ -254,19 +254,29 @@ def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
             yield str(real)
     if project in (own := Path(os.path.realpath(sys.prefix))).parents:
         yield str(own)  # Hermes itself is installed there, and starts programs of it
-    found = [project / ".git", *islice(_inner(project), 200)]
-    links = [path for path in found[1:] if path.is_symlink()]
-    led = (Path(os.path.realpath(path)) for path in links)
-    found += (path for path in led if project in path.parents)
-    ready = [p for p in found if p in links or p.is_file() or p.name in GUARDED_NAMES]
-    yield from map(str, ready)
-    for git in (*map(Path, repositories), *(path for path in found if path not in ready)):
+    files, gits = _present(project)
+    yield from files
+    for git in (*map(Path, repositories), *gits):
         yield from (str(git / name) for name in _OF_GIT)
         yield from _named_in(git / "config", project)
         for module in islice(_modules(git), 200):
             yield from (f"{module}/{name}" for name in _OF_GIT)
         for tree in sorted(git.glob("worktrees/*"))[:200]:
             yield from _of_work_tree(tree, project)
+
+
+def _present(project: Path) -> tuple[list[str], list[Path]]:
+    """Return what is there in folders, and where links lead: files, and directories of git."""
+    files: list[str] = []
+    gits = [] if (project / ".git").is_file() else [project / ".git"]
+    files += [] if gits else [str(project / ".git")]
+    for path in islice(_inner(project), 200):
+        real = Path(os.path.realpath(path))
+        is_git = path.name == ".git" and not path.is_file()
+        files += [str(path)] if real != path or not is_git else []
+        if project in real.parents:
+            gits.append(real) if is_git else files.append(str(real))
+    return files, gits
 
 
 def _named_in(config: Path, project: Path) -> Iterator[str]:
