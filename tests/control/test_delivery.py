@@ -348,6 +348,15 @@ async def test_half_an_answer_stays_where_no_other_can_be_sent(bench: Bench) -> 
     assert await bench.state() is OutboxState.FAILED
 
 
+async def test_an_edit_that_is_refused_as_plain_text_too_is_sent_anew(bench: Bench) -> None:
+    bench.platform = UneditablePlatform(FailureAction.PLAIN)
+    surface = bench.surface()
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    await surface.show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["done"]
+    assert bench.platform.calls == ["send", "edit", "edit", "send", "delete"]
+
+
 class KeyedPlatform(MemoryPlatform):
     """Of two sends with one key the first counts, also if its message was deleted since."""
 

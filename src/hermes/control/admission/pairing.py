@@ -29,7 +29,6 @@ MAX_PENDING = 3
 REQUEST_SECONDS = 600.0
 MAX_FAILURES = 5
 LOCKOUT_SECONDS = 3600.0
-LOOK_AGAIN_SECONDS = 1.0
 
 
 class PairingUser(Struct, frozen=True, kw_only=True):
@@ -49,7 +48,6 @@ class Pairing:
         self._clock = clock
         self._approved: dict[str, Mapping[str, PairedUser]] = {}
         self._stamp: object = None
-        self._looked_at: float | None = None
 
     # -- the gateway -------------------------------------------------------
 
@@ -62,16 +60,10 @@ class Pairing:
         """Return everybody who was let in, as (platform, user), as of the last `refresh`."""
         return [(platform, user) for platform, users in self._approved.items() for user in users]
 
-    async def refresh(self, *, force: bool = False) -> None:
-        """Notice what other processes changed; without `force` at most once a second."""
-        now = self._clock.monotonic()
-        recently = self._looked_at is not None and now - self._looked_at < LOOK_AGAIN_SECONDS
-        if recently and not force:
-            return
-        first = self._looked_at is None
-        stamp = await self._store.stamp()
-        self._looked_at = now
-        if stamp == self._stamp and not first:
+    async def refresh(self) -> None:
+        """Notice what other processes changed: who was revoked is not let in any more."""
+        first, stamp = self._stamp is None, await self._store.stamp()
+        if stamp == self._stamp:
             return
         names = await self._store.platforms()
         approved = {name: (await self._store.read(name)).approved for name in names}

@@ -402,11 +402,7 @@ class InboundPipeline:
 
     async def _access(self, message: InboundMessage) -> Access:
         await self._parts.pairing.refresh()
-        access = self._parts.authorizer.check(message)
-        if not access.allowed:
-            await self._parts.pairing.refresh(force=True)
-            access = self._parts.authorizer.check(message)
-        return access
+        return self._parts.authorizer.check(message)
 
     async def _stranger(self, message: InboundMessage, access: Access) -> bool:
         log.info("%s: a message was not let in: %s", message.platform, access.reason)

@@ -252,7 +252,8 @@ class TurnSurface:
                 await line.adapter.edit(native_id, outgoing)
             except PlatformFailure as failure:
                 # What may not be edited may still be sent, once where it takes an edit to do so.
-                if failure.action in REFUSED and not (can.streams and known.halves):
+                plain = failure.action is FailureAction.PLAIN and known.plain_only
+                if (plain or failure.action in REFUSED) and not (can.streams and known.halves):
                     failure.action = FailureAction.SEND_NEW
                 raise
             known.visible = look

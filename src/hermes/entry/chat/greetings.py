@@ -59,7 +59,7 @@ class Greetings(Struct, kw_only=True):
         await self.ledger.keep(RESTARTED, {**promised, "owner": DONE})
 
     async def _welcome(self) -> None:
-        await self.pairing.refresh(force=True)
+        await self.pairing.refresh()
         people = frozenset(self.pairing.people())
         for platform, user_id in people - self._welcomed:
             name = welcome_name(platform, user_id)
