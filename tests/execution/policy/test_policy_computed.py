@@ -82,7 +82,7 @@ def test_a_question_about_something_computed_says_what_is(command: str, reason: 
         "tmux send-keys -t work 'npm start' Enter",
         'gh pr create --title "remove delete" --body "rm -rf x"',
         "python3 -m pip install x",
-        "python3 -c 'import pandas as pd; print(pd.read_csv(\"x\"))'",
+        "python3 -c 'import pandas as pd; print(pd.__version__)'",
     ],
 )
 def test_a_value_where_it_can_do_no_harm_does_not_ask(command: str) -> None:

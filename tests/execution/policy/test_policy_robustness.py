@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from fakes.command_corpus import read_corpus, strict_policy
 from hermes.domain.approvals import Gate, Verdict
+from hermes.execution.policy.command import TooLong
+from hermes.execution.policy.host import MAX_INLINE
+from hermes.execution.policy.judge import CommandPolicy, PolicySettings
 
 POLICY = strict_policy()
 PIECES = [
@@ -186,3 +189,10 @@ def test_nothing_is_harmless(text: str) -> None:
 def test_reasons_contain_nothing_unprintable() -> None:
     verdict = POLICY.judge("echo x > /etc/\x1b[31m$x")
     assert verdict.reason.isprintable()
+
+
+def test_what_takes_long_is_not_judged_on_the_event_loop() -> None:
+    doubled = "".join(f"a{i}=$a{i - 1}$a{i - 1};" for i in range(30))
+    inline = CommandPolicy(PolicySettings(user_home="/home/user"), MAX_INLINE)
+    with pytest.raises(TooLong):
+        inline.judge(doubled)

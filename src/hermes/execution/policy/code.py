@@ -1,8 +1,9 @@
 """Programs in other languages: allowed in a known harmless shape, asked about otherwise.
 
-Python is read with its own grammar: every module and every function of `os` and its like
-has to be listed, and no method may be one that deletes or runs something. Of the other
-languages only the one-liners that people really type are known.
+Python is read with its own grammar. It may import what is pure, of `os` and its like use what is
+listed, and of packages read the version; a module is never a value, and nothing private, no
+module inside of another and no method that deletes or runs something is as much as named. Of the
+other languages only the one-liners that people really type are known.
 
 Files that a harmless Python program reads and writes are judged like those of a command.
 """
@@ -13,6 +14,8 @@ import shlex
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 
 from hermes.execution.policy.command import (
     STDIN_FILES,
@@ -129,16 +132,22 @@ def _quoted(word: str) -> str:
 # --- Python ---
 
 _MODULES = listed("modules")
+_PACKAGES = listed("packages")
 _PARTS = {module: f" {parts} " for module, parts in TABLES["python parts"].items()}
 _BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
 _METHODS = listed("methods")
-_FILES = words("open write_text write_bytes read_text read_bytes")
+_FILES = words("open write_text write_bytes read_text read_bytes touch mkdir makedirs rename")
+_OPENERS = words("open write_text write_bytes copy copy2 copyfile")
 _LIKE = {"rmtree": "rm -r ", "remove": "rm ", "unlink": "rm "} | dict.fromkeys(
     words("system popen run call Popen check_call check_output getoutput"), ""
 )
 """What a function is in a shell, if its arguments are written out."""
-_PATHS = ("expanduser", "Path", "str", "abspath", "realpath")
+_PATHS = words("os.path.expanduser os.path.abspath os.path.realpath pathlib.Path str")
+_BUILT = re.compile(
+    r"[\"'](?:/|~|\.\.)|\b(?:chr|fromhex|b64decode|home|environ|getenv|expand\w+)\b"
+)
+"""What a computed path may be put together from, if it does not begin in the project."""
 
 
 def _inspect_python(source: str) -> tuple[list[Finding], list[str]]:
@@ -146,41 +155,56 @@ def _inspect_python(source: str) -> tuple[list[Finding], list[str]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-            reader = _PythonReader(tree)
+            reader = _PythonReader(tree, builds=_BUILT.search(source) is not None)
             reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [_not_understood("python")], []
     doubts = [
         Finding(f"the Python program uses {d}", f"python: {d}", opaque=d in _BUILTINS)
-        for d in reader.doubts
+        for d in dict.fromkeys(reader.doubts)
     ]
-    return doubts + ([RUNS] if reader.hides else []), reader.commands
+    return doubts + ([RUNS] if reader.hides else []), list(dict.fromkeys(reader.commands))
 
 
 class _PythonReader(ast.NodeVisitor):
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, *, builds: bool) -> None:
         self.doubts: list[str] = []
         self.commands: list[str] = []
         """What it reads, writes, deletes and runs, as in a shell: judged like any command."""
         self.hides = False
         """Whether what it runs is not written out."""
+        self._builds = builds
         self._names: dict[str, str] = {}
+        self._imported: set[str] = set()
         self._constants: dict[str, str] = {}
         nodes = list(ast.walk(tree))
         bound = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-        self._bound = Counter([*bound, *(n.arg for n in nodes if isinstance(n, ast.arg))])
+        named = [getattr(n, "name", None) for n in nodes if not isinstance(n, ast.alias)]
+        args = [n.arg for n in nodes if isinstance(n, ast.arg)]
+        self._bound = Counter([*bound, *args, *named])
+        for node in nodes:
+            # All of them first: a function may come before the import that it uses.
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._import(node)
 
-    def visit_Import(self, node: ast.Import) -> None:
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            top = alias.name.split(".")[0]
-            self._names[alias.asname or top] = alias.name if alias.asname else top
-            self._module(top)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self._module((node.module or "").split(".")[0])
-        for alias in node.names:
-            self._names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            self._part(f"{node.module}.{alias.name}")
+            if isinstance(node, ast.Import):
+                name = module = alias.name
+                self._names[alias.asname or name.split(".")[0]] = (
+                    name if alias.asname else name.split(".")[0]
+                )
+            else:
+                module, name = node.module or "", f"{node.module}.{alias.name}"
+                self._imported.add(module)
+                self._names[alias.asname or alias.name] = name
+                if not self._part(name) and self._hidden(alias.name):
+                    self.doubts.append(alias.name)
+            self._imported.add(module)
+            if not {module, name} & (_MODULES | _PARTS.keys()) and (
+                module.split(".")[0] not in (_PACKAGES | _PARTS.keys())
+            ):
+                self.doubts.append(f"module {module}")
 
     def visit_Assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
@@ -189,37 +213,45 @@ class _PythonReader(ast.NodeVisitor):
                 self._constants[target.id] = text
         self.generic_visit(node)
 
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and re.match(r"(?:/|~|\.\.?/)[^\s:]+$", node.value):
+            self.commands.append(f"cat {_quoted(node.value)}")
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        self.doubts += filter(self._hidden, node.kwd_attrs)
+        self.generic_visit(node)
+
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in _BUILTINS:
+        name = self._names.get(node.id, "")
+        if node.id in _BUILTINS or (node.id[:2] == "__" and node.id not in _DUNDERS):
             self.doubts.append(node.id)
             self.hides = True
-        elif self._names.get(node.id) in _PARTS:
+        elif node.id == "open" or name in self._imported | _PARTS.keys():
             self.doubts.append(f"{node.id} under another name")
+        elif name.split(".")[0] in _PACKAGES:
+            self.doubts.append(f"module {name.split('.')[0]}")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         # A reference is enough: `map(os.remove, files)`.
-        inside = node.attr[:2] == "__" and node.attr not in _DUNDERS
-        if not self._part(self._dotted(node)) and (inside or node.attr in _METHODS):
+        base = node.value
+        own = isinstance(base, ast.Name) and base.id == "self" and node.attr[:2] != "__"
+        if not self._part(self._dotted(node)) and self._hidden(node.attr.lstrip("_" * own)):
             self.doubts.append(node.attr)
-        if not (isinstance(node.value, ast.Name) and node.value.id in self._names):
-            self.visit(node.value)
+        if not (isinstance(base, ast.Name) and base.id in self._names):
+            self.visit(base)
+        elif not isinstance(node.ctx, ast.Load):
+            self.doubts.append(f"{base.id} with changes")
+
+    def _hidden(self, name: str) -> bool:
+        return (name[:1] == "_" and name not in _DUNDERS) or name in _METHODS or name in _FILES
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
         last = name.rsplit(".", 1)[-1]
-        if last in _FILES:
-            # The path is the first argument of `open`, or that of `Path` in front of a method.
-            method = node.func.value if isinstance(node.func, ast.Attribute) else None
-            method = None if name == "io.open" else method
-            path = method if method is not None else next(iter(node.args), None)
-            reads = last[:4] == "read" or (
-                last == "open" and self._reads(node, path_first=method is None)
-            )
-            text = self._text(path)
-            if text is None and not reads and not self._local(path):
-                self.doubts.append(f"{last} with a path that is computed")
-            self.commands.append(f"{'cat' if reads else 'tee'} {_quoted(text or 'file')}")
-        elif last in _LIKE and node.args:
+        if last in _FILES or (last == "replace" and len(node.args) == 1):
+            self._file(node, last)
+            return
+        if last in _LIKE and node.args:
             first = node.args[0]
             given = first.elts if isinstance(first, ast.List) else [first]
             texts = [text for text in map(self._text, given) if text is not None]
@@ -232,35 +264,80 @@ class _PythonReader(ast.NodeVisitor):
             self.hides = True
         elif name.startswith("shutil.copy"):
             self.commands.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
+            self._write(last, node.args[-1] if len(node.args) == 2 else None)
+        elif name.startswith("tempfile.") and (node.args or {"dir", None} & _keywords(node)):
+            self.doubts.append(f"{last} in a place of its own")
         self.generic_visit(node)
+
+    def _file(self, node: ast.Call, last: str) -> None:
+        # The path is the first argument of a function, or that of `Path` in front of a method.
+        method = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(method, ast.Name) and self._names.get(method.id) == "os":
+            self._part(self._dotted(node.func))
+            method = None
+        path = method if method is not None else next(iter(node.args), None)
+        if last[:4] == "read" or (last == "open" and self._reads(node, first=method is None)):
+            text = self._text(path)
+            if text is None and self._builds and not self._local(path):
+                self.doubts.append(f"{last} with a path that is computed")
+            self.commands.append(f"cat {_quoted(text or 'file')}")
+        else:
+            self._write(last, path)
+            if last in {"rename", "replace"}:
+                self._write(last, next(iter(node.args), None))
+        for child in (method, *node.args, *(k.value for k in node.keywords)):
+            if child is not None and not (child is path and self._text(child) is not None):
+                self.visit(child)
+
+    def _write(self, name: str, path: ast.expr | None) -> None:
+        text = self._text(path)
+        if not self._local(path) and (text is None or name not in _OPENERS):
+            self.doubts.append(f"{name} with a path that is computed or outside")
+        self.commands.append(f"tee {_quoted(text or 'file')}")
 
     def _local(self, path: ast.expr | None) -> bool:
         """Return whether a path is put together from one that begins in the project."""
+        for node in ast.walk(path) if path is not None else ():
+            joins = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+            right = node.right if isinstance(node, ast.BinOp) and joins else None
+            if ".." in (self._text(node) or "") or (self._text(right) or "")[:1] in {"/", "~"}:
+                return False
         while isinstance(path, ast.BinOp):
             path = path.left
         if isinstance(path, ast.JoinedStr) and path.values:
             path = path.values[0]
         text = self._text(path)
-        return text is not None and text[:1] not in {"", "/", "~"} and ".." not in text
-
-    def _module(self, name: str) -> None:
-        if name not in _MODULES and name not in _PARTS:
-            self.doubts.append(f"module {name}")
+        return text is not None and (text[:1] not in {"", "/", "~"} or text[:5] == "/tmp/")  # noqa: S108
 
     def _part(self, dotted: str) -> bool:
         """Note a part of a module that is not known to be harmless; tell whether it was one."""
-        module, _, rest = dotted.partition(".")
-        part = rest.split(".")[0]
-        if part and module in _PARTS and f" {part} " not in _PARTS[module]:
-            self.doubts.append(f"{module}.{part}")
-            return True
+        module, *parts = dotted.split(".")
+        if f"{module}.{parts[0] if parts else ''}" in _MODULES:
+            module, parts = f"{module}.{parts[0]}", parts[1:]
+        if not parts or parts[0] in _DUNDERS:
+            return bool(parts)
+        if module in _PACKAGES:
+            self.doubts.append(f"module {module}")
+        elif module in _PARTS:
+            path = dotted.startswith("sys.path") and self._imported != {"sys"}
+            if path or f" {parts[0]} " not in _PARTS[module]:
+                self.doubts.append(f"{module}.{parts[0]}")
+                return True
+        elif any(
+            m.split(".")[0] == module.split(".")[0] for m in self._imported - {"hermes_tools"}
+        ):
+            value = getattr(import_module(module), parts[0], None) if module in _MODULES else None
+            if value is None or isinstance(value, ModuleType):
+                self.doubts.append(f"{module}.{parts[0]}")
+                return True
         return False
 
-    def _reads(self, node: ast.Call, *, path_first: bool) -> bool:
-        mode = dict(enumerate(node.args)).get(1 if path_first else 0)
+    def _reads(self, node: ast.Call, *, first: bool) -> bool:
+        mode = dict(enumerate(node.args)).get(1 if first else 0)
         mode = next((k.value for k in node.keywords if k.arg == "mode"), mode)
         text = "r" if mode is None else self._text(mode)
-        return text is not None and not set(text) & set("wax+")
+        spread = None in _keywords(node) or any(isinstance(a, ast.Starred) for a in node.args)
+        return text is not None and not set(text) & set("wax+") and not spread
 
     def _dotted(self, node: ast.expr | None) -> str:
         if isinstance(node, ast.Name):
@@ -270,11 +347,17 @@ class _PythonReader(ast.NodeVisitor):
             return f"{base}.{node.attr}" if base else node.attr
         return ""
 
-    def _text(self, node: ast.expr | None) -> str | None:
+    def _text(self, node: ast.AST | None) -> str | None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
         if isinstance(node, ast.Name):
             return self._constants.get(node.id)
-        if isinstance(node, ast.Call) and node.args and self._dotted(node.func).endswith(_PATHS):
-            return self._text(node.args[0])
+        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+            name = self._dotted(node.func)
+            if name in _PATHS and not self._bound[name.rsplit(".", 1)[-1]]:
+                return self._text(node.args[0])
         return None
+
+
+def _keywords(node: ast.Call) -> set[str | None]:
+    return {k.arg for k in node.keywords}

@@ -5,7 +5,7 @@ destroy the host that Hermes runs on.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import (
@@ -48,8 +48,10 @@ _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate)\b")
 _STDIN_READERS = pattern("stdin-readers")
 
 
-def mentions_floor(text: str) -> bool:
+def mentions_floor(text: str, homes: Collection[str]) -> bool:
     """Return whether a text contains one of the floor's unmistakable forms, run or not."""
+    for home in homes:
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text) if home > "/" else text
     bare = _SPACE.sub(" ", text)
     plain = any(_UNMISTAKABLE.search(t) for t in (_DISGUISE.sub("", bare), _MARKUP.sub(" ", bare)))
     return plain or _IN_CODE.search(text) is not None

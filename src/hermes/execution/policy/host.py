@@ -7,10 +7,10 @@ A judgement knows the session: functions, exported variables and files that earl
 have left behind, and what was typed into a running program before. The gate says with
 `note` which calls are carried out, and only those count.
 
-Where it runs: texts of up to 2,048 characters are judged at once (most take less than a
-millisecond, the slowest a few hundredths of a second). As soon as a longer one comes up, the
-call itself, a variable of the session or a file that it runs, the question goes to a process
-of its own, because Python's matcher can be neither interrupted nor moved off the event loop.
+Where it runs: texts of up to 600 characters are judged at once (most take less than a
+millisecond, none more than about 0.02 s). As soon as a longer one comes up, the call itself, a
+variable of the session or a file that it runs, or 0.015 s have passed, the question goes to a
+process of its own, because Python's matcher can be neither interrupted nor moved off the loop.
 One that does not answer in time is ended, and the answer is to ask.
 """
 
@@ -37,7 +37,7 @@ from hermes.execution.policy.judge import (
     sentence,
 )
 
-MAX_INLINE = 2_048
+MAX_INLINE = 600
 """Characters; a longer text is judged in another process."""
 WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500

@@ -223,7 +223,7 @@ class CommandPolicy:
             if finding.gate is Gate.BLOCK:
                 return Verdict(gate=Gate.BLOCK, reason=sentence(finding.reason))
         hiding = any(f.opaque and f.kind != ELSEWHERE for f in findings)
-        if hiding and mentions_floor(text):
+        if hiding and mentions_floor(text, self._ground(None).user_homes):
             return Verdict(gate=Gate.BLOCK, reason=sentence(_HIDDEN_FLOOR))
         denied = self._denied(text, walks)
         if denied:

@@ -188,6 +188,10 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield _unseen(command.inner or command.feed.upstream, command.name)
     else:
         yield from _script_reader(command)
+        if name not in _TEXT_TOOLS and any(
+            mentions_floor(a, ground.user_homes) for a in command.args
+        ):
+            yield FLOOR_AS_TEXT
     if name not in _WORDY:
         for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
             if _DESTROYS.match(word):
@@ -232,8 +236,6 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
         yield opaque("sed may run a command, or read or write another file", "sed e")
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
-    if name not in _TEXT_TOOLS and any(mentions_floor(a) for a in command.args):
-        yield FLOOR_AS_TEXT
 
 
 def _unseen(sources: tuple[ShellCommand, ...], runner: str) -> Finding:

@@ -9,6 +9,7 @@ assigned further down.
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Collection, Iterator
 from time import thread_time
 
@@ -67,6 +68,8 @@ MAX_STAGES = 64
 """Commands in one pipeline; nobody reads a longer one either."""
 MAX_WORDS = 1200
 MAX_SECONDS = 0.5
+MAX_INLINE_SECONDS = 0.015
+"""Of the event loop; then another process judges."""
 """Of processor time; what takes longer to follow is not followed to its end."""
 MAX_PLACES = 6
 """Directories that a script may be in at one point."""
@@ -151,7 +154,8 @@ class Walk:
         """The input of the shell itself, which `exec < file` changes."""
         self._nesting = 0
         self._assigned = False
-        self._until = thread_time() + MAX_SECONDS
+        self._inline = ground.longest < sys.maxsize
+        self._until = thread_time() + (MAX_INLINE_SECONDS if self._inline else MAX_SECONDS)
 
     def whole(self, script: syntax.Script, feed: Feed | None = None) -> None:
         self.script(script, feed)
@@ -182,7 +186,10 @@ class Walk:
         self._cwds = _either(failed, self._cwds)
 
     def exhausted(self) -> bool:
-        return len(self.commands) > MAX_COMMANDS or thread_time() > self._until
+        late = thread_time() > self._until
+        if late and self._inline:
+            raise TooLong
+        return late or len(self.commands) > MAX_COMMANDS
 
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
@@ -510,7 +517,9 @@ class Walk:
                 if sum(map(len, texts)) > 2 * MAX_FILE:
                     break
                 texts.append("" if "*" in path else text_of(path) or "")
-            self._floor_in_files = any(map(mentions_floor, texts))
+            self._floor_in_files = any(
+                mentions_floor(text, self.ground.user_homes) for text in texts
+            )
         return self._floor_in_files
 
     # --- what a command runs in turn ---
@@ -538,7 +547,7 @@ class Walk:
         doubts, files = inspect(language, text)
         self.findings.extend(doubts)
         base = command or self._command(language)
-        if doubts and mentions_floor(text):
+        if doubts and mentions_floor(text, self.ground.user_homes):
             self.findings.append(floor_finding("the program does what is never run", base))
         for script in files:
             self._text(base, NestedText(script, language, lenient=True))
