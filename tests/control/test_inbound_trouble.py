@@ -84,9 +84,9 @@ async def test_what_was_missed_stops_nothing_and_is_answered_by_itself(
         await way_in.message(inbound("m1", "work"))
         await begun.wait()
         (session,) = [e.session_id for e in await ledger.unanswered(["telegram"])]
-        for name in ("m2", "m3"):
+        for name in ("m2", "m3") if missed else ("m2",):
             await way_in.message(replace(inbound(name, f"hello {name}"), missed=missed))
-        assert kit.gateway.stopping(session) is not missed
+        assert not (missed and kit.gateway.stopping(session))
         go.set()
         await kit.gateway.idle(session)
     turns = {e.turn_id: e.message.text for e in await ledger.unanswered(["telegram"])}
