@@ -1,11 +1,13 @@
 """The way in: messages that cannot be taken, and commands behind the commit."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from fakes.chat_kit import ChatKit
@@ -13,6 +15,7 @@ from fakes.ledgers import inbound
 from fakes.scripted_turns import Play
 from fakes.way_in import Said, pipeline
 from hermes.control.admission.authz import AuthzSettings
+from hermes.control.admission.pipeline import InboundPipeline
 from hermes.domain.errors import StoreError
 from hermes.domain.inbound import Chat, ChatKind, InboxState
 from hermes.execution.clock import SystemClock
@@ -67,10 +70,20 @@ async def test_what_comes_again_of_somebody_who_was_removed_is_no_knock_at_the_d
     await ledger.close()
 
 
-@pytest.mark.parametrize("missed", [False, True])
-async def test_what_was_missed_stops_nothing_and_is_answered_by_itself(
-    tmp_path: Path, missed: bool
-) -> None:
+class Busy(Struct, frozen=True, kw_only=True):
+    """A chat in which a turn is under way, and what is said to it."""
+
+    ledger: SqliteLedger
+    kit: ChatKit
+    way_in: InboundPipeline
+    session: str
+    go: asyncio.Event
+    """Lets the turn come to its end."""
+    said: Said
+
+
+@asynccontextmanager
+async def busy_chat(tmp_path: Path) -> AsyncIterator[Busy]:
     async def long_work(play: Play) -> None:
         begun.set()
         await go.wait()
@@ -79,42 +92,41 @@ async def test_what_was_missed_stops_nothing_and_is_answered_by_itself(
     ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
     kit = ChatKit(ledger, SystemClock(), tmp_path, {"work": long_work})
     said, begun, go = Said(), asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(20), kit.gateway.running(), asyncio.TaskGroup() as group:
         way_in = pipeline(kit, group.create_task, said, EVERYBODY)
         await way_in.message(inbound("m1", "work"))
         await begun.wait()
         (session,) = [e.session_id for e in await ledger.unanswered(["telegram"])]
-        for name in ("m2", "m3") if missed else ("m2",):
-            await way_in.message(replace(inbound(name, f"hello {name}"), missed=missed))
-        assert not (missed and kit.gateway.stopping(session))
-        go.set()
+        yield Busy(ledger=ledger, kit=kit, way_in=way_in, session=session, go=go, said=said)
         await kit.gateway.idle(session)
-    turns = {e.turn_id: e.message.text for e in await ledger.unanswered(["telegram"])}
-    assert len(said) == (0 if missed else 1)
-    assert list(turns.values())[:1] == ["work"]
-    assert not missed or len(turns) == 3
     await ledger.close()
+
+
+async def test_what_was_missed_stops_nothing_and_is_answered_by_itself(tmp_path: Path) -> None:
+    async with busy_chat(tmp_path) as chat:
+        for name in ("m2", "m3"):
+            await chat.way_in.message(replace(inbound(name, f"hello {name}"), missed=True))
+        assert not chat.kit.gateway.stopping(chat.session)
+        chat.go.set()
+        await chat.kit.gateway.idle(chat.session)
+        turns = {e.turn_id: e.message.text for e in await chat.ledger.unanswered(["telegram"])}
+    assert chat.said == []
+    assert list(turns.values())[:1] == ["work"]
+    assert len(turns) == 3
+
+
+async def test_what_is_said_meanwhile_stops_the_turn(tmp_path: Path) -> None:
+    async with busy_chat(tmp_path) as chat:
+        await chat.way_in.message(inbound("m2", "hello m2"))
+        await chat.kit.gateway.idle(chat.session)  # nobody has let it come to its end
+    assert len(chat.said) == 1
 
 
 async def test_a_message_to_another_bot_stops_no_turn_of_the_first_one(tmp_path: Path) -> None:
-    async def long_work(play: Play) -> None:
-        begun.set()
-        await go.wait()
-        await play.say("done")
-
-    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
-    kit = ChatKit(ledger, SystemClock(), tmp_path, {"work": long_work})
-    said, begun, go = Said(), asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
-        way_in = pipeline(kit, group.create_task, said, EVERYBODY)
-        await way_in.message(inbound("m1", "work"))
-        await begun.wait()
-        (session,) = [e.session_id for e in await ledger.unanswered(["telegram"])]
-        await way_in.message(replace(inbound("m2", "hello"), account="another"))
-        assert not kit.gateway.stopping(session)
-        go.set()
-        await kit.gateway.idle(session)
-    await ledger.close()
+    async with busy_chat(tmp_path) as chat:
+        await chat.way_in.message(replace(inbound("m2", "hello"), account="another"))
+        assert not chat.kit.gateway.stopping(chat.session)
+        chat.go.set()
 
 
 def never(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
