@@ -389,8 +389,8 @@ async def test_two_hundred_turns_of_a_web_chat_are_stored_once(tmp_path: Path) -
     def prose(number: int, length: int) -> str:
         return f"mark{number:03} " + " ".join(f"word{number * at % 997}" for at in range(length))
 
-    asked = [prose(at, 13) for at in range(200)]
-    answers = [prose(at + 500, 21) for at in range(200)]
+    asked = [prose(at, 5) for at in range(200)]
+    answers = [prose(at + 500, 8) for at in range(200)]
     async with door_with(tmp_path, *map(say, answers), say("Another way.")) as (door, _):
         empty = (await door.ledger.stats()).bytes
         talk: list[Any] = []
@@ -405,6 +405,11 @@ async def test_two_hundred_turns_of_a_web_chat_are_stored_once(tmp_path: Path) -
         [hit] = await door.ledger.search(SearchQuery(text="mark042"))
         assert {hit.session_id} == sessions
         assert (await door.ledger.stats()).turns == 200
+        assert (await door.ledger.spent(session_id=hit.session_id)).calls == 200
+        [old] = await door.ledger.runs(RunQuery(limit=1, offset=100))
+        assert old.outcome is not None
+        assert old.outcome.text == answers[99]
+        assert (await door.ledger.run(old.id)) == old
         again = await ask(door.client, *talk[:100], "And now?")
         [main] = sessions
         branch = await door.ledger.session(session_of(again))

@@ -8,7 +8,9 @@ everybody else gets a branch with the history as that run left it.
 A web chat sends everything with each request, and hardly anybody asks for an earlier request
 of it any more. So an ordinary one that another continues is folded into its session with its
 turn: what was said is in the history, and its id and the place where it ended are kept with
-the last message of the answer (`messages.run`, `messages.ends`), from which it can be told.
+the last message of the answer (`messages.turn_id` or, if there is more of the turn,
+`messages.run`; `messages.ends`), from which it can be told. What such turns spent is kept by
+the hour.
 """
 
 import hashlib
@@ -40,6 +42,7 @@ from hermes.state.sqlite.errors import id_taken
 from hermes.state.sqlite.messages import answer_copies, put_all, waiting_session
 from hermes.state.sqlite.rows import columns, dump, reader
 from hermes.state.sqlite.sessions import insert_session
+from hermes.state.sqlite.turns import settle_usage
 
 AT_ONCE = 200
 """Runs that are pruned: other writers get their turn between two batches."""
@@ -351,14 +354,19 @@ def _fold(db: Connection, run: Run, row: Row) -> None:
     """Keep of a run and its turn what their session does not tell, if a message can hold it."""
     if row["digest"] is None or row["said_id"] is None or row["through_id"] != row["said_id"]:
         return
-    values = {"said_id": row["said_id"], "through_seq": run.through_seq}
+    values: dict[str, Any] = {"said_id": row["said_id"], "through_seq": run.through_seq}
     values["ends"] = _ends(run.key_id, run.agent_id, row["digest"])
-    values["run"] = run.id.removeprefix(_CHAT)
-    if not change(db, "runs.note_end", values):
+    values |= {"run": run.id.removeprefix(_CHAT), "turn_id": run.turn_id}
+    values["session_id"] = run.session_id
+    question = one(db, "runs.question", values)
+    if not change(db, "runs.note_end", values | {"question": question is not None}):
         return
+    if question is not None:
+        change(db, "runs.settle_question", (question["id"],))
     change(db, "runs.delete", (run.id,))
     if change(db, "runs.forget_turn", {"turn_id": run.turn_id}):
         change(db, "runs.count_settled", (run.session_id,))
+        settle_usage(db, run.session_id, run.turn_id)
 
 
 def _listing(query: RunQuery) -> str:

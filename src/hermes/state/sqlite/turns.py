@@ -285,3 +285,10 @@ def add_usage(db: Connection, record: UsageRecord, session_id: str | None) -> No
     if session_id is not None:
         change(db, "usage.count_in_session", values)
     change(db, "usage.insert", values)
+
+
+def settle_usage(db: Connection, session_id: str, turn_id: str | None) -> None:
+    """Add what a forgotten turn spent to what others of its session spent in the same hour."""
+    for row in many(db, "usage.of_settled", (session_id, turn_id)):
+        added = change(db, "usage.add_to_hour", dict(row))
+        change(db, "usage.delete" if added else "usage.leave_turn", (row["id"],))

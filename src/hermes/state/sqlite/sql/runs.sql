@@ -38,19 +38,22 @@ ORDER BY created_at DESC, opened DESC LIMIT ?;
 
 -- name: ends
 -- Return the requests that others continued and in which exactly this had been said, newest first.
-SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp, m.run, s.user_id, s.agent_id
+SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp,
+       coalesce(m.run, m.turn_id) AS run, s.user_id, s.agent_id
 FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.ends = ? ORDER BY m.id DESC LIMIT ?;
 
 -- name: end_of
 -- Return one of them; few ask for it, so that it has no index of its own.
-SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp, m.run, s.user_id, s.agent_id
+SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp,
+       coalesce(m.run, m.turn_id) AS run, s.user_id, s.agent_id
 FROM messages m INDEXED BY messages_by_end JOIN sessions s ON s.id = m.session_id
-WHERE m.ends IS NOT NULL AND m.run = ?;
+WHERE m.ends IS NOT NULL AND coalesce(m.run, m.turn_id) = ?;
 
 -- name: ends_matching
 -- List those that match a query, newest first. A session of a key is named after it.
-SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp, m.run, s.user_id, s.agent_id
+SELECT m.id, m.session_id, m.turn_id, m.seq, m.content, m.timestamp,
+       coalesce(m.run, m.turn_id) AS run, s.user_id, s.agent_id
 FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.ends IS NOT NULL
   AND (:session_id IS NULL OR m.session_id = :session_id)
@@ -72,7 +75,21 @@ WHERE m.id = ? AND m.seq = s.next_seq - 1
 
 -- name: note_end
 -- Keep with the last message of an answer where its request ended; not if more was said in its turn.
-UPDATE messages SET ends = :ends, run = :run WHERE id = :said_id AND seq = :through_seq;
+UPDATE messages SET ends = :ends, run = iif(:question, NULL, :run),
+                    turn_id = iif(:question, :run, turn_id)
+WHERE id = :said_id AND seq = :through_seq;
+
+-- name: question
+-- Return the message before the end of a turn if it is all that the turn answered.
+SELECT m.id FROM messages m
+WHERE m.session_id = :session_id AND m.active = 1 AND m.seq = :through_seq - 1
+  AND m.turn_id = :turn_id AND m.role = 'user'
+  AND NOT EXISTS (SELECT 1 FROM messages b WHERE b.session_id = :session_id AND b.active = 1
+                    AND b.seq = :through_seq - 2 AND b.turn_id = :turn_id);
+
+-- name: settle_question
+-- Forget in which turn a question was asked: the answer after it tells.
+UPDATE messages SET turn_id = NULL WHERE id = ?;
 
 -- name: forget_turn
 -- Forget the turn of such a request, once nothing is owed for it.
