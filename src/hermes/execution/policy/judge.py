@@ -69,7 +69,7 @@ _ALLOW = Verdict(gate=Gate.ALLOW)
 _REMOTE = words("ssh autossh mosh docker podman nerdctl kubectl")
 _LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd rimraf")
 _PACKED = "pack, delete"
-_WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec", "rm outside")
+_WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec")
 """Findings about what a wall keeps from happening."""
 _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
 _PROMPTS = words("shell console repl dbshell --pdb sh bash")
@@ -345,10 +345,9 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
             yield opaque("what it runs is computed")
         if command.computed:
             command = command.with_argv(("rm", *command.args))  # noqa: PLW2901
-        losing = [*COMMANDS.check(command)]
-        if command.name not in _LOSING:
-            losing = [f for f in losing if f.kind == _PACKED]
-        elif _reaches(command, exposed):
+        reaches = command.name in _LOSING and _reaches(command, exposed)
+        losing = [f for f in COMMANDS.check(command) if reaches or f.kind == _PACKED]
+        if reaches:
             losing += (*floor_findings(command, ground), *places.check(command, ground))
         if rules.is_interpreter(command.name):
             losing += [f for f in rules.check(command, ground) if f.opaque]
@@ -383,7 +382,6 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
-    findings.extend(rules.sequence_findings(found.commands, ground))
     return list(dict.fromkeys(findings))
 
 

@@ -345,15 +345,16 @@ def _after_dashes(command: ShellCommand) -> Iterator[Nested]:
         yield NestedCommand(command.args[command.args.index(mark) + 1 :], "container")
 
 
-def _python(command: ShellCommand) -> Iterator[Nested]:
-    """Yield the module that is run: most are the command of the same name."""
+def _script(command: ShellCommand) -> Iterator[Nested]:
+    """Yield the module or the script that is run, if it is the command of that name."""
     for index, arg in enumerate(command.args):
         option = re.match(r"-[A-Zabdefghi-lnopq-vx-z]*m(.*)$", arg)
+        rest = command.args[index + 1 :]
         if option is not None:
-            rest = command.args[index + 1 :]
             yield NestedCommand((option[1], *rest) if option[1] else rest, command.name)
-            return
-        if arg[:1] != "-" or "c" in arg:
+        elif base_name(arg) in TABLES["verbs"]:
+            yield NestedCommand((base_name(arg), *rest), command.name)
+        if option is not None or arg[:1] != "-" or "c" in arg:
             return
 
 
@@ -361,7 +362,7 @@ _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
     **dict.fromkeys(("eval", "trap", "alias", "source", "."), _builtin),
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
     **dict.fromkeys(("xargs", "gxargs", "parallel"), _xargs),
-    **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _python),
+    **dict.fromkeys(("python", "python3", "pypy", "pypy3", "php"), _script),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     **dict.fromkeys(("kubectl", "oc", "mosh", "runuser", "gdb"), _after_dashes),

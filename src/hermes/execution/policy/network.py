@@ -15,28 +15,28 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.places import is_away, kinds, place_of
 
-NETWORK = listed("network")
+_NETWORK = listed("network")
 _SECRET_FILES = pattern("secret-files")
 _STORES = pattern("secret-stores")
 _STORE_KINDS = kinds("SSH CREDENTIALS SECRETS LEDGER HERMES")
 _KEPT = (".env", "state.db", "ledger.db")
 _STORED = listed("stored")
 _PUBLIC = pattern("public-files")
-_COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
-_KEEPERS = frozenset({"printenv", "history", "security", "pass", "op", "secret-tool"})
+_COPIERS = words("scp rsync sftp rclone gsutil aws")
+_KEEPERS = words("printenv history security pass op secret-tool")
+_LISTERS = words("env set declare export")
 _SENT = listed("sent")
 _BLIND = listed("blind")
-_SCRIPTED = frozenset({"sed", "gsed", "sqlite3", "psql", "mysql", "duckdb"})
+_SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
 _SHOWS = words("show diff grep hash-object cat-file blame")
 _DEEP = words("grep egrep rg ag ack zip cp rsync scp")
 _PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
-_PIPES = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
-_SHELLS = frozenset({"sh", "bash", "zsh"})
-_URL_USERS = frozenset({"curl", "wget", "git", "pip", "pip3", "npm", "ssh", "scp", "docker"})
+_URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
-
+_KEY = re.compile(r"^(?:-*[\w-]+=)?@?")
+"""What stands in front of a path: an option, a field, the mark of a file."""
 
 READS_SECRET = Finding("it reads a file with secrets", "read secrets")
 
@@ -44,27 +44,24 @@ READS_SECRET = Finding("it reads a file with secrets", "read secrets")
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if _names_secrets(command, ground) or _finds_secrets(command, ground):
         yield READS_SECRET
-    upstream = {c.name for c in command.feed.upstream}
-    connected = any(_SOCKET.match(w) for w in command.writes)
-    if connected or any(_SOCKET.match(w) for w in command.reads):
+    connected = any(map(_SOCKET.match, (*command.writes, *command.reads)))
+    if connected:
         yield Finding("it opens a raw connection", "/dev/tcp")
-    if (command.name in _SHELLS and upstream & _PIPES) or (
-        command.name in _PIPES and upstream & _SHELLS
-    ):
-        yield Finding("it connects a shell to the network", "nc | sh")
     if command.name in _URL_USERS:
         hosts = [m.group(1) for m in map(_URL.match, command.args) if m]
         if any(not host.isascii() or "xn--" in host for host in hosts):
             yield Finding("the address imitates another one with foreign letters")
-    if command.name in NETWORK or connected:
-        sources = (*command.feed.upstream, *command.inner)
-        sent = [a for a in (*_sent(command), *command.reads) if a != "/dev/null"]
-        if any(reads_secret(c, ground) for c in sources) or any(
-            is_secret(a, command, ground) for a in sent
-        ):
+    if command.name in _NETWORK or connected:
+        if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
             yield Finding("it sends secrets over the network")
-        elif any(is_away(c, ground) for a in sent for c in command.where(a)):
-            yield Finding("it sends files from outside of the project", "send outside")
+        for path in {*_sent(command), *command.reads} - {"/dev/null", "-"}:
+            if _SECRET_FILES.search(path) or any(is_away(c, ground) for c in command.where(path)):
+                yield Finding("it sends a file that is not the project's", "send outside")
+
+
+def _shows_variables(command: ShellCommand) -> bool:
+    listing = not command.operands() or "-p" in command.args
+    return command.name in _KEEPERS or (command.name in _LISTERS and listing)
 
 
 def _sent(command: ShellCommand) -> list[str]:
@@ -83,7 +80,7 @@ def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
     if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
         reads = command.args
     shows = command.name == "git" and bool(_SHOWS & {*command.operands()[:1]})
-    if command.name in _SCRIPTED or shows or (command.name in NETWORK and reads):
+    if command.name in _SCRIPTED or shows or (command.name in _NETWORK and reads):
         reads = (*reads, *(word for arg in command.args for word in _PIECES.split(arg)))
     return any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a)
 
@@ -105,26 +102,9 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
     )
 
 
-def reads_secret(command: ShellCommand, ground: Ground) -> bool:
-    bare = command.name in {"env", "set", "declare"} and not command.operands()
-    listing = command.name in {"export", "declare"} and "-p" in command.args
-    return (
-        (bare or listing or command.name in _KEEPERS)
-        or any(is_secret(a, command, ground) for a in (*command.args, *command.reads))
-    )  # fmt: skip
-
-
-def is_secret(text: str, command: ShellCommand, ground: Ground) -> bool:
-    """Return whether a word names a file with secrets, or one that nobody sends away."""
-    path = re.sub(r"^(?:-*[\w-]+=)?@?", "", text)
-    public = not path or _PUBLIC.search(path) or "://" in path
-    sent = _SECRET_FILES.search(path) or path.rstrip("/") == ground.user_home
-    return not public and (bool(sent) or is_store(text, command, ground))
-
-
 def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a word names a place where secrets are kept, or a glob that finds one."""
-    path = re.sub(r"^(?:-*[\w-]+=)?@?", "", text)
+    path = _KEY.sub("", text)
     if not path or _PUBLIC.search(path) or "://" in path or " " in path:
         return False
     for clean in command.where(path):

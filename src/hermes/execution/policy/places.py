@@ -264,6 +264,7 @@ _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
 _PROCESSES = frozenset({"pgrep", "pidof", "lsof", "fuser", "ps"})
 _MAKERS = frozenset({"touch", "mkdir"})
+_DELETERS = frozenset({"rm", "unlink", "rmdir"})
 _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
 _TALKERS = frozenset({"git", "gh", "glab"})
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose"})
@@ -277,9 +278,10 @@ _GIT_READERS = listed("git-readers")
 _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
 _GLUED = re.compile(r"^-[A-Za-z](?=[/~.])")
 _TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
+_OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
+"""Where a new file of a home counts without anybody's doing."""
 _LOGS = pattern("logs")
 _LOADS = TABLES["loads"]
-_ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -287,7 +289,7 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     yield from findings or _mentions(command, ground)
     name = command.name
     if name == "rm":
-        yield from _rm(command, ground)
+        yield from _rm(command)
     elif name in {"unlink", "rmdir", "kill"} and _MANY & set(command.via):
         yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
     elif name == "kill" and any(c.name in _PROCESSES for c in command.inner):
@@ -343,7 +345,12 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield opaque("where it writes is computed", "write computed")
         for clean in command.where(path):
             place = place_of(clean, ground)
-            if place is None and command.name not in _MAKERS and _is_there(clean, ground):
+            deletes = command.name in _DELETERS and is_away(clean, ground)
+            if (
+                place is None
+                and command.name not in _MAKERS
+                and (deletes or _is_there(clean, ground))
+            ):
                 folder = path == _destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
                 keeps = command.name in _COPIERS and folder and "T" not in command.letters()
                 place = None if keeps else _OUTSIDE
@@ -437,26 +444,15 @@ def _nowhere(path: str, command: ShellCommand) -> bool:
     return above or COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
 
 
-def _rm(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    letters = command.letters()
-    recursive = bool(letters & {"r", "R"}) or command.has_long("recursive")
-    if recursive:
-        yield Finding("it deletes recursively", "rm -r")
-    elif "f" in letters or command.has_long("force"):
-        yield Finding("it deletes without asking", "rm -f")
+def _rm(command: ShellCommand) -> Iterator[Finding]:
+    recursive = bool(command.letters() & {"r", "R"}) or command.has_long("recursive")
     source = next((v for v in command.via if v in _MANY), "")
-    if source:
-        yield Finding("it deletes whatever a list names", f"{source} rm", opaque=recursive)
-        return
     computed = [a for a in command.args if is_unknown(a)]
     loose = len(computed) > 1 or any(COMPUTED in a or UNKNOWN in a for a in computed)
-    if loose or (computed and recursive):
+    if source:
+        yield Finding("it deletes whatever a list names", f"{source} rm", opaque=recursive)
+    elif loose or (computed and recursive):
         yield opaque("what it deletes is computed")
-    for operand in command.operands():
-        if _ALL_HERE.fullmatch(operand):
-            yield Finding("it deletes everything in a directory", "rm *")
-        elif any(is_away(clean, ground) for clean in command.where(operand)):
-            yield Finding("it deletes files outside of the project", "rm outside")
 
 
 def _is_there(clean: str, ground: Ground) -> bool:
@@ -468,7 +464,8 @@ def _is_there(clean: str, ground: Ground) -> bool:
     open_end = next((i for i, c in enumerate(clean) if c in "*?[" or is_unknown(c)), None)
     stem = clean if open_end is None else clean[:open_end].rpartition("/")[0] or "/"
     known = (*ground.user_homes, ground.project or "/")
-    return any(_inside(place, stem) for place in known) or os.path.lexists(stem)
+    obeyed = any(_inside(clean, h) for h in ground.user_homes) and _OBEYED.search(clean)
+    return bool(obeyed) or any(_inside(place, stem) for place in known) or os.path.lexists(stem)
 
 
 def is_away(clean: str, ground: Ground) -> bool:

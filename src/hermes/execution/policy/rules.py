@@ -26,7 +26,7 @@ roundabout way (`read PATH`) is never judged: it asks.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
@@ -49,8 +49,7 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
-from hermes.execution.policy.nested import SHELLS, assignments, runs, shell_code
-from hermes.execution.policy.network import NETWORK, reads_secret
+from hermes.execution.policy.nested import SHELLS, assignments, shell_code
 from hermes.execution.policy.syntax import COMPUTED
 
 
@@ -197,6 +196,7 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             if _DESTROYS.match(word):
                 yield Finding(f"it may {word} something beyond the project", f"{name} {word}")
     yield from _unfamiliar(command, ground)
+    yield from _verbs(command)
     yield from _variables(command, ground)
     if _SQL_CLIENTS.match(name):
         yield from _sql(command)
@@ -220,6 +220,33 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         here = [cwd for cwd in command.cwds if cwd] or list(ground.user_homes)
         if not any(command.path.startswith(f"{cwd}/") for cwd in here):
             yield Finding(f"{command.path} is a program in an unusual place", command.path)
+
+
+def _verbs(command: ShellCommand) -> Iterator[Finding]:
+    """Yield a finding for a verb that is not known to only look or to work on the project."""
+    known = _harmless_verbs(command.name)
+    if known is None or command.args[-1:] == ("--help",):
+        return
+    for found, _ in readings(command.name, command.args):
+        operands = [o for o in found if o[:1] != "+"] or found
+        if not known.match(".".join(operands[:4]).lower()):
+            verb = " ".join(operands[:2] if known.match(f"{operands[0]}.list") else operands[:1])
+            yield Finding(
+                f"`{command.name} {verb}` is not known to be harmless", f"{command.name} {verb}"
+            )
+
+
+@cache
+def _harmless_verbs(name: str) -> re.Pattern[str] | None:
+    row = TABLES["verbs"].get(name)
+    verbs = "|".join(re.escape(v).replace(r"\*", "[^.]*") for v in _shared(row or ""))
+    return re.compile(rf"(?:{verbs})(?:\.|$)") if row is not None else None
+
+
+def _shared(row: str) -> Iterator[str]:
+    for word in row.split():
+        before, at, name = word.rpartition("@")
+        yield from (before + v for v in _shared(TABLES["verbs"][f"@{name}"])) if at else (word,)
 
 
 def _script_reader(command: ShellCommand) -> Iterator[Finding]:
@@ -408,47 +435,22 @@ def _usual(element: str, command: ShellCommand, ground: Ground) -> bool:
 # --- SQL ---
 
 _SQL_CLIENTS = pattern("sql-clients")
-_SQL_DROP = pattern("sql-drop")
-_SQL_ROWS = (
-    (re.compile(r"\bdelete\s+from\s+[^;]*", re.IGNORECASE), "sql delete"),
-    (re.compile(r"\bupdate\s+\S+\s+set\s[^;]*", re.IGNORECASE), "sql update"),
-)
-_SQL_WHERE = pattern("sql-where")
+_SQL_HARMLESS = pattern("sql-harmless")
 _SQL_PROGRAM = pattern("sql-program")
+_SQL_COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_SQL_TEXT = re.compile(r"\s|^[.\\][a-zA-Z!]+$")
+_SQL_STRING = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def _sql(command: ShellCommand) -> Iterator[Finding]:
     upstream = command.feed.upstream
-    texts = [*command.args, command.feed.text or "", *(a for up in upstream for a in up.args)]
-    # `DROP/**/TABLE` is `DROP TABLE`.
-    for text in [re.sub(r"/\*.*?\*/", " ", t, flags=re.DOTALL) for t in texts]:
-        if _SQL_DROP.search(text):
-            yield Finding("it drops or truncates", "sql drop")
-        for rows, kind in _SQL_ROWS:
-            if any(not _SQL_WHERE.search(match.group()) for match in rows.finditer(text)):
-                yield Finding("it changes every row of a table", kind)
-        if _SQL_PROGRAM.search(text):
-            yield opaque("the query runs a program or writes files", "sql program")
+    texts = [a for a in command.args if _SQL_TEXT.search(a)] + [command.feed.text or ""]
+    for text in texts:
+        bare = _SQL_COMMENT.sub(" ", _SQL_STRING.sub("0", text))
+        if _SQL_PROGRAM.search(bare):
+            yield opaque("the query runs a program, or reads or writes files", "sql program")
+        elif not all(_SQL_HARMLESS.match(statement) for statement in bare.split(";")):
+            yield Finding("the query is not known to be harmless", "sql")
     plain = upstream and upstream[-1].name in {"cat", "gunzip", "zcat", "pg_dump"}
     if command.piped and command.feed.text is None and not plain:
         yield Finding("what the database would run is computed", f"| {command.name}")
-
-
-# --- sequences: make a file executable and run it, read a secret and send it ---
-
-
-def sequence_findings(commands: Sequence[ShellCommand], ground: Ground) -> Iterator[Finding]:
-    """Yield the dangers that only two commands make together."""
-    executable: set[str] = set()
-    secret = False
-    for command in commands:
-        mode = command.args[0] if command.args else ""
-        if command.name == "chmod" and ("x" in mode or "7" in mode):
-            executable |= {c for o in command.operands()[1:] for c in command.where(o)}
-        if executable and {c for path in runs(command) for c in command.where(path)} & executable:
-            yield Finding("it makes a file executable and runs it", "chmod +x, run")
-        secret = secret or (
-            bool(command.assigns) and any(reads_secret(c, ground) for c in command.inner)
-        )
-        if secret and command.name in NETWORK and any(COMPUTED in a for a in command.args):
-            yield Finding("it sends secrets over the network")

@@ -137,6 +137,8 @@ class Walk:
         self.functions: dict[str, syntax.Script] = dict(ground.carried.functions)
         self.files: dict[str, str | None] = {}
         """What the script makes, with its text if that is written there."""
+        self._marked: set[str] = set()
+        """What the script makes executable."""
         self.exported: set[str] = set()
         self.exports_all = False
         self._links: set[str] = set()
@@ -439,6 +441,8 @@ class Walk:
 
     def _remember(self, command: ShellCommand) -> None:
         """Note what a script writes, in case it runs that file later."""
+        if command.name == "chmod":
+            self._marked |= {absolute(p, command.cwd) for p in command.operands()[1:]}
         if command.name in _MAKES_NOTHING:
             return
         if command.writes or command.name == "tee":
@@ -475,7 +479,8 @@ class Walk:
         carried = self.ground.carried.files
         shell = command.name in SHELLS or command.name in {"source", "."}
         late = shell and len(self.commands) > 1
-        if not (self.files or carried or self._arrived or late) or command.name == "tee":
+        new = self.files or carried or self._arrived or self._marked
+        if not (new or late) or command.name == "tee":
             return
         if self._works_on_fetched(command):
             self.findings.append(RUNS_FETCHED)
@@ -486,7 +491,7 @@ class Walk:
         for clean in (*ran, *found):
             made = _is_made(clean, self.files)
             arrived = (self._arrived or late) and clean in ran and _not_yet(clean, command.cwd)
-            if not (made or arrived or _is_made(clean, carried)):
+            if not (made or arrived or _is_made(clean, carried) or clean in self._marked):
                 continue
             text = self.files.get(clean) if made or arrived else text_of(clean)
             edits = command.name in {"sed", "gsed"}
