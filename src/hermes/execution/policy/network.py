@@ -30,10 +30,12 @@ _BLIND = listed("blind")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
 _SHOWS = words("show diff grep hash-object cat-file blame")
-_DEEP = words("grep egrep rg ag ack zip cp rsync scp")
+_SEARCHERS = words("rg ag ack ugrep")
+_DEEP = words("grep egrep zip cp rsync scp")
 _PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
+_LOOPBACK = re.compile(r"(?:^|[\s/@:])(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)\b")
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
 _KEY = re.compile(r"^(?:-*[\w-]+=)?@?")
 """What stands in front of a path: an option, a field, the mark of a file."""
@@ -57,6 +59,8 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         for path in {*_sent(command), *command.reads} - {"/dev/null", "-"}:
             if _SECRET_FILES.search(path) or any(is_away(c, ground) for c in command.where(path)):
                 yield Finding("it sends a file that is not the project's", "send outside")
+            elif command.name not in _COPIERS and not _LOOPBACK.search(command.line):
+                yield Finding("it sends a file of the project away", "send")
 
 
 def _shows_variables(command: ShellCommand) -> bool:
@@ -91,7 +95,9 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
         return False
     listers = command.feed.upstream[-1:] if "xargs" in command.via else ()
     searched = [a for c in listers for a in c.args if a[:1] != "-"]
-    deep = command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
+    deep = command.name in _SEARCHERS or (
+        command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
+    )
     named = command.operands() if deep or command.name in _PACKERS else []
     if "find" in command.via:
         named = [*command.found_below]
