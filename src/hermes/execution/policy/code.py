@@ -11,10 +11,12 @@ Files that a harmless Python program reads and writes are judged like those of a
 import ast
 import re
 import shlex
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from hermes.execution.policy.command import (
@@ -33,6 +35,11 @@ from hermes.execution.policy.syntax import COMPUTED
 _INTERPRETERS = TABLES["interpreters"]
 
 
+_TAKES_PLACE = dict.fromkeys(("perl", "ruby"), ("-I", "-C"))
+_CODE_LETTERS = dict.fromkeys(("perl", "ruby"), "eE")
+"""The letters of options that take code, behind others; `-c` of these only checks."""
+
+
 def language_of(name: str) -> str:
     return _interpreter(name)[0]
 
@@ -48,7 +55,9 @@ def programs(command: ShellCommand) -> Iterator[str]:
     language, options = _interpreter(command.name)
     if not language:
         return
-    codes = list(command.values_of(*options))
+    # The value of an option may look like others: `-Itest`.
+    args = tuple(a for a in command.args if a[:2] not in _TAKES_PLACE.get(language, ()))
+    codes = list(command.with_argv((command.path, *args)).values_of(*options))
     if language == "awk":
         start = command_start(command.args, "-F -v -f -i -l --field-separator --assign --file")
         files = list(command.values_of("-f", "--file"))
@@ -59,7 +68,9 @@ def programs(command: ShellCommand) -> Iterator[str]:
     codes += [
         command.args[i + 1]
         for i, a in enumerate(command.args[:-1])
-        if re.match(r"-[A-Za-z0-9]{1,6}$", a) and a[-1] in "ceE" and a not in options
+        if re.match(r"-[A-Za-z0-9]{1,6}$", a)
+        and a[-1] in _CODE_LETTERS.get(language, "ceE")
+        and a not in options
     ]
     if language == "powershell" and not codes:
         # Its operands are code; those of every other one name a file.
@@ -69,16 +80,21 @@ def programs(command: ShellCommand) -> Iterator[str]:
     yield from codes
 
 
-def inspect(language: str, text: str) -> tuple[list[Finding], list[str]]:
-    """Return what in a program is not known to be harmless, and the commands that it is like."""
+def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Finding], list[str]]:
+    """Return what in a program is not known to be harmless, and the commands that it is like.
+
+    Modules of the directory that it runs in, `here`, are as good as the project.
+    """
     if is_unknown(text):
         return [opaque(f"the {language} program is computed"), RUNS], []
     doubts: list[Finding] = []
     commands: list[str] = []
     if language == "python":
-        doubts, commands = _inspect_python(text)
+        doubts, commands = _inspect_python(text, here)
     elif not _is_harmless(language, text):
         doubts = [_not_understood(language), *([RUNS] if _RUNS.search(text) else [])]
+    if language == "node":
+        commands += [f"cat {_quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
     if doubts:
         doubts += [DELETES] if _DELETES.search(text) else []
         doubts += [COMPUTED_RUN] if _COMPUTED_RUN.search(text) else []
@@ -111,7 +127,10 @@ _HARMLESS = {
 """The tokens of harmless programs: what they leave over is not known."""
 _AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\|(?!\|)|/inet/|@")
-_LOOKED_UP = re.compile(r"`|\[\s*['\"]|require\s*\((?!\s*['\"]\.)")
+_LOOKED_UP = re.compile(
+    r"`[^`]*\$|\[\s*['\"]|(?<![.])\b(?:require|import|from)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
+    r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
+)
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
@@ -150,12 +169,12 @@ _BUILT = re.compile(
 """What a computed path may be put together from, if it does not begin in the project."""
 
 
-def _inspect_python(source: str) -> tuple[list[Finding], list[str]]:
+def _inspect_python(source: str, here: str | None) -> tuple[list[Finding], list[str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-            reader = _PythonReader(tree, builds=_BUILT.search(source) is not None)
+            reader = _PythonReader(tree, here, builds=_BUILT.search(source) is not None)
             reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [_not_understood("python")], []
@@ -167,13 +186,14 @@ def _inspect_python(source: str) -> tuple[list[Finding], list[str]]:
 
 
 class _PythonReader(ast.NodeVisitor):
-    def __init__(self, tree: ast.Module, *, builds: bool) -> None:
+    def __init__(self, tree: ast.Module, here: str | None, *, builds: bool) -> None:
         self.doubts: list[str] = []
         self.commands: list[str] = []
         """What it reads, writes, deletes and runs, as in a shell: judged like any command."""
         self.hides = False
         """Whether what it runs is not written out."""
         self._builds = builds
+        self._here = here
         self._names: dict[str, str] = {}
         self._imported: set[str] = set()
         self._constants: dict[str, str] = {}
@@ -189,22 +209,26 @@ class _PythonReader(ast.NodeVisitor):
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            if isinstance(node, ast.Import):
-                name = module = alias.name
-                self._names[alias.asname or name.split(".")[0]] = (
-                    name if alias.asname else name.split(".")[0]
-                )
-            else:
-                module, name = node.module or "", f"{node.module}.{alias.name}"
-                self._imported.add(module)
-                self._names[alias.asname or alias.name] = name
-                if not self._part(name) and self._hidden(alias.name):
-                    self.doubts.append(alias.name)
+            whole = isinstance(node, ast.Import)
+            module = alias.name if isinstance(node, ast.Import) else node.module or ""
+            name = module if whole else f"{module}.{alias.name}"
+            top = module.partition(".")[0]
+            self._names[alias.asname or (top if whole else alias.name)] = (
+                top if whole and not alias.asname else name
+            )
+            if self._is_local(top):
+                continue
             self._imported.add(module)
-            if not {module, name} & (_MODULES | _PARTS.keys()) and (
-                module.split(".")[0] not in (_PACKAGES | _PARTS.keys())
-            ):
+            if not whole and not self._part(name) and self._hidden(alias.name):
+                self.doubts.append(alias.name)
+            pure = {module, name} & (_MODULES | _PARTS.keys())
+            if not pure and top not in (_PACKAGES | _PARTS.keys()):
                 self.doubts.append(f"module {module}")
+
+    def _is_local(self, top: str) -> bool:
+        if self._here is None or top in sys.stdlib_module_names:
+            return False
+        return any(Path(self._here, name).exists() for name in (f"{top}.py", f"{top}/__init__.py"))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
@@ -214,7 +238,7 @@ class _PythonReader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str) and re.match(r"(?:/|~|\.\.?/)[^\s:]+$", node.value):
+        if isinstance(node.value, str) and re.match(r"(?:/|~|\.)[^\s:]+$", node.value):
             self.commands.append(f"cat {_quoted(node.value)}")
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:

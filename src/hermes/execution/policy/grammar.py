@@ -265,7 +265,7 @@ class _Parser:
         sign, name, index, op = found.groups()
         arg = self._brace_argument(quoted=quoted)
         self.depth -= 1
-        if index and sign != "!":
+        if index and (sign != "!" or index in {"@", "*"}):
             return Param(name, quoted, "[", Word((Lit(index),)))
         return Param(name, quoted, {"#": "length", "!": "!", None: op}[sign], arg)
 

@@ -61,6 +61,7 @@ _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 _CARRIERS = patterns("carriers")
+_RUNS_FILES = listed("runs-files")
 _PRINTERS = frozenset({"echo", "printf"})
 
 
@@ -97,6 +98,13 @@ def runs(command: ShellCommand) -> Iterator[str]:
         yield from command.reads
         if shell_code(command) is None and "-m" not in args:
             yield from _script_of(command)
+
+
+def test_files(command: ShellCommand) -> Iterator[str]:
+    """Yield the files of a program that runs all of its operands."""
+    if command.name in _RUNS_FILES:
+        pairs = zip(("", *command.args), command.args, strict=False)
+        yield from (a for before, a in pairs if "/" in a and "-" not in (before[:1], a[:1]))
 
 
 def modules(command: ShellCommand) -> Iterator[str]:
@@ -204,7 +212,9 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
 
 _WORTH_FINDING = SHELLS | listed("worth-finding")
 _FATAL = listed("fatal")
-_WRITTEN_DOWN = listed("text-tools") | listed("readers") | listed("blind") | _FATAL
+_WRITTEN_DOWN = (
+    listed("text-tools") | listed("readers") | _FATAL | (listed("blind") - listed("runs-others"))
+)
 
 
 def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
@@ -364,7 +374,7 @@ _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
     **dict.fromkeys(("xargs", "gxargs", "parallel"), _xargs),
     **dict.fromkeys(("python", "python3", "pypy", "pypy3", "php"), _script),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
-    **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _docker),
     **dict.fromkeys(("kubectl", "oc", "mosh", "runuser", "gdb"), _after_dashes),
     "git": _git,
 }

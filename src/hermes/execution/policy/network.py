@@ -14,10 +14,12 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.places import is_away, kinds, place_of
+from hermes.execution.policy.syntax import COMPUTED
 
 _NETWORK = listed("network")
 _SECRET_FILES = pattern("secret-files")
 _STORES = pattern("secret-stores")
+_HOME_PUBLIC = pattern("home-public")
 _STORE_KINDS = kinds("SSH CREDENTIALS SECRETS LEDGER HERMES")
 _KEPT = (".env", "state.db", "ledger.db")
 _STORED = listed("stored")
@@ -25,13 +27,18 @@ _PUBLIC = pattern("public-files")
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
 _KEEPERS = words("printenv history security pass op secret-tool")
 _LISTERS = words("env set declare export")
+_TELLS_LITTLE = words(
+    "date printf echo jq seq uuidgen nproc tr cut basename dirname mktemp pwd true expr minikube"
+    " gcloud docker"
+)
 _SENT = listed("sent")
 _BLIND = listed("blind")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
-_SHOWS = words("show diff grep hash-object cat-file blame")
+_SHOWS = words("show diff grep hash-object cat-file blame log stash add")
 _SEARCHERS = words("rg ag ack ugrep")
 _DEEP = words("grep egrep zip cp rsync scp")
+_FINDERS = words("find fd fdfind locate")
 _PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
@@ -54,13 +61,25 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         if any(not host.isascii() or "xn--" in host for host in hosts):
             yield Finding("the address imitates another one with foreign letters")
     if command.name in _NETWORK or connected:
-        if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
-            yield Finding("it sends secrets over the network")
-        for path in {*_sent(command), *command.reads} - {"/dev/null", "-"}:
-            if _SECRET_FILES.search(path) or any(is_away(c, ground) for c in command.where(path)):
-                yield Finding("it sends a file that is not the project's", "send outside")
-            elif command.name not in _COPIERS and not _LOOPBACK.search(command.line):
-                yield Finding("it sends a file of the project away", "send")
+        yield from _sends(command, ground)
+
+
+def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for what goes to another machine: variables, what is printed, files."""
+    local = command.name in _COPIERS or _LOOPBACK.search(command.line)
+    sends = command.name in {"ssh", "sftp"} or any(v[-1:] == "-" for v in command.values_of(*_SENT))
+    piped = command.piped and command.feed.text is None and sends
+    told = {c.name for c in command.inner if c.name != ":"} - _TELLS_LITTLE
+    if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
+        yield Finding("it sends secrets over the network")
+    elif not local and (piped or (told and COMPUTED in command.line)):
+        yield Finding("it sends what a command prints to another machine", "send")
+    for path in {*_sent(command), *command.reads} - {"/dev/null", "-"}:
+        private = _SECRET_FILES.search(path) or is_store(path, command, ground)
+        if private or any(is_away(c, ground) for c in command.where(path)):
+            yield Finding("it sends a file that is not the project's", "send outside")
+        elif not local:
+            yield Finding("it sends a file of the project away", "send")
 
 
 def _shows_variables(command: ShellCommand) -> bool:
@@ -75,6 +94,8 @@ def _sent(command: ShellCommand) -> list[str]:
         *sources, target = command.operands() or [""]
         return [s for s in sources if s not in keys and ":" not in s] if ":" in target else []
     named = [v for v in command.values_of(*_SENT) if "@" in v or v.startswith(("/", "~", "."))]
+    if command.name in {"curl", "wget"}:
+        named += command.values_of("-T", "--upload-file", "--post-file", "--body-file")
     addresses = [a[7:] for a in command.args if a.startswith("file:///")]
     return [v[v.find("@") + 1 :] for v in named] + addresses
 
@@ -83,6 +104,8 @@ def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
     reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
     if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
         reads = command.args
+    made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
+    reads = tuple(a for a in reads if a not in made)
     shows = command.name == "git" and bool(_SHOWS & {*command.operands()[:1]})
     if command.name in _SCRIPTED or shows or (command.name in _NETWORK and reads):
         reads = (*reads, *(word for arg in command.args for word in _PIECES.split(arg)))
@@ -94,6 +117,7 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
     if command.name in _BLIND:
         return False
     listers = command.feed.upstream[-1:] if "xargs" in command.via else ()
+    listers += tuple(c for c in command.inner if c.name in _FINDERS)
     searched = [a for c in listers for a in c.args if a[:1] != "-"]
     deep = command.name in _SEARCHERS or (
         command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
@@ -103,7 +127,8 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
         named = [*command.found_below]
     whole = [c.rstrip("/") for o in (*named, *searched) for c in command.where(o)]
     stored = [f"{h}/{s}" for h in ground.user_homes for s in _STORED] + [*ground.hermes_homes]
-    return any(is_store(a, command, ground) for a in searched) or any(
+    private = [a for a in searched if _SECRET_FILES.search(a) or is_store(a, command, ground)]
+    return bool(private) or any(
         f"{store}/".startswith(f"{place}/") for place in whole for store in stored
     )
 
@@ -111,11 +136,16 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
 def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a word names a place where secrets are kept, or a glob that finds one."""
     path = _KEY.sub("", text)
-    if not path or _PUBLIC.search(path) or "://" in path or " " in path:
+    if not path or _PUBLIC.search(path) or "://" in path or (" " in path and path[0] not in "/~."):
         return False
     for clean in command.where(path):
         place = place_of(clean, ground)
         if _STORES.search(clean) or (place is not None and place.kind in _STORE_KINDS):
+            return True
+        if any(
+            clean.startswith(f"{h}/") and not _HOME_PUBLIC.match(clean[len(h) + 1 :])
+            for h in ground.user_homes
+        ):
             return True
         if any(c in clean for c in "*?["):
             homes = [f"{h}/{s}" for h in ground.user_homes for s in _STORED]

@@ -124,8 +124,8 @@ def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
     if hermes is not None:
         return None if hermes.label == "workspace" else hermes
     for place, found in _TABLE:
-        if found.search(clean):
-            return None if _only_looks_like(place.kind, clean, ground) else place
+        if found.search(clean) and not _only_looks_like(place.kind, clean, ground):
+            return place
     if any(c in clean for c in "*?[") and clean.startswith("/"):
         top = clean.split("/")[1]
         if any(may_match(name, top) for name in ("etc", "usr", "bin", "boot", "root")):
@@ -261,7 +261,7 @@ _MANY = frozenset({"xargs", "find", "parallel"})
 _READERS = listed("readers") | listed("blind") - listed("runs-others")
 _NEVER_MENTIONED = kinds("SHELL SSH SCHEDULE DEVICE LEDGER OUTSIDE")
 _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
-_LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
+_LIGHT = frozenset({"touch", "mkdir", "git"})
 _PROCESSES = frozenset({"pgrep", "pidof", "lsof", "fuser", "ps"})
 _MAKERS = frozenset({"touch", "mkdir"})
 _DELETERS = frozenset({"rm", "unlink", "rmdir"})
@@ -281,7 +281,8 @@ _TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
 _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
 """Where a new file of a home counts without anybody's doing."""
 _LOGS = pattern("logs")
-_LOADS = TABLES["loads"]
+_CODE_TOOLS = listed("code-tools")
+_OUTPUT_OPTIONS = pattern("output-options")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -296,22 +297,61 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("it ends processes that were looked up", "kill found")
     elif name == "truncate" and not any(v[:1] == "+" for v in command.values_of("-s", "--size")):
         files = [c for o in command.operands() if not o.endswith(".log") for c in command.where(o)]
-        if any(map(os.path.lexists, files)):
+        if any(is_unknown(f) or "*" in f or os.path.lexists(f) for f in files):
             yield Finding("it cuts files short", "truncate")
     else:
         yield from _moves(command, ground)
-    tool = "".join(command.operands()[:1]) if name in {"yarn", "pnpm", "bun"} else name
-    for value in command.values_of(*_LOADS.get(tool, "").split()):
-        loaded = "/" in value or value[:1] in {".", "~"}
-        if loaded and value != "/dev/null" and _leaves(value, command, ground):
+    yield from _loads(command, ground)
+
+
+def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for code or settings from elsewhere that a program runs or obeys."""
+    runs_words = (
+        command.operands()[:2] if command.name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
+    )
+    if not _CODE_TOOLS & {command.name, *runs_words} and not language_of(command.name):
+        return
+    for option, value in _settings(command.args):
+        if is_foreign(value, command, ground) and not _OUTPUT_OPTIONS.match(option):
             yield Finding(f"it loads {value} from outside of the project", "load outside")
+
+
+def _settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield options and variables with the values that they may have."""
+    for arg, following in zip(args, (*args[1:], "-"), strict=False):
+        name, equals, value = arg.partition("=")
+        glued = _GLUED.match(arg)
+        if glued is not None:
+            yield glued.group(), arg[glued.end() :]
+        elif equals:
+            yield name.removeprefix("-D"), value
+        elif arg[:1] == "-" and following[:1] != "-":
+            yield name, following
+
+
+def is_foreign(path: str, command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a path is where anybody may have put something: no project, no tools."""
+    if not path.startswith(("/", "~", ".")) and "/../" not in path:
+        return False
+    return any(
+        clean.startswith("..")
+        or _TEMPORARY.match(clean)
+        or any(_in_open(clean, home) for home in ground.user_homes)
+        for clean in command.where(path)
+        if not in_project(clean, ground)
+    )
+
+
+def _in_open(clean: str, home: str) -> bool:
+    inner = clean[len(home) + 1 :]
+    return clean.startswith(f"{home}/") and inner[:1] != "." and "/bin/" not in f"/{inner}"
 
 
 def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for files that leave the project, or get a second name in it."""
     *sources, target = (*command.operands(), "")[: max(2, len(command.operands()))]
     # One file is no more than any tool may overwrite; a folder or several are a loss.
-    many = len(sources) > 1 or any("*" in s for s in sources)
+    many = len(sources) > 1 or any("*" in s for s in sources) or bool(_MANY & set(command.via))
     moved = [c for s in sources if not _leaves(s, command, ground) for c in command.where(s)]
     away = command.name == "mv" and _leaves(_destination(command) or target, command, ground)
     if away and moved and (many or any(map(os.path.isdir, moved))):
@@ -329,22 +369,24 @@ def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def _leaves(path: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a path is not in the project, as far as that is known."""
-    project = ground.project
-    homes = (project, real_path(project)) if project is not None else ()
     clean = command.where(path)[-1]
-    return clean.startswith("/") and not any(_inside(clean, home) for home in homes)
+    return clean.startswith("/") and not in_project(clean, ground)
 
 
 def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for every protected place that is written."""
     seen: set[str] = set()
     for path in written_paths(command):
+        if re.search(r"(?:^|/)-[^/]+$", path):
+            yield opaque("a file would be named like an option")
         if _LOGS.search(path):
             yield Finding("it changes logs or history", "write logs")
         if command.name not in _LIGHT and _nowhere(path, command):
             yield opaque("where it writes is computed", "write computed")
         for clean in command.where(path):
             place = place_of(clean, ground)
+            if place is None and clean.startswith("/dev/") and not _TEMPORARY.match(clean):
+                yield Finding(f"it writes to {clean}", "write device file")
             deletes = command.name in _DELETERS and is_away(clean, ground)
             if (
                 place is None
@@ -472,6 +514,9 @@ def is_away(clean: str, ground: Ground) -> bool:
     """Return whether a path is neither below the project nor temporary."""
     if not clean.startswith("/"):
         return clean.startswith("..") or ground.project is not None
+    return not in_project(clean, ground) and not _TEMPORARY.match(clean)
+
+
+def in_project(clean: str, ground: Ground) -> bool:
     project = ground.project
-    inside = project is not None and any(_inside(clean, p) for p in (project, real_path(project)))
-    return not inside and not _TEMPORARY.match(clean)
+    return project is not None and any(_inside(clean, p) for p in (project, real_path(project)))

@@ -50,6 +50,7 @@ from hermes.execution.policy.command import (
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
 from hermes.execution.policy.nested import SHELLS, assignments, shell_code
+from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.syntax import COMPUTED
 
 
@@ -163,12 +164,17 @@ _WORDY = (
     | listed("blind") - listed("runs-others")
 )  # fmt: skip
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
+_PROMPTS = words("shell console tinker repl dbshell sh")
+_OBEYS_INPUT = words(
+    "patch git gpg docker podman kubectl helm crontab redis-cli sqlite3 psql mysql npm"
+)
 _OTHER_NAMES = frozenset({"words", "variables", "python parts", "one-liners"})
 _KNOWN = listed("programs").union(
     SHELLS, COMMANDS.names(), *(TABLES[s] for s in TABLES if s not in _OTHER_NAMES)
 )
 _PLACES = pattern("program-places")
 """Where programs are that go by their name."""
+_ENDLESS = frozenset({"/dev/zero", "/dev/urandom", "/dev/random"})
 FLOOR_AS_TEXT = opaque("an argument is a command that is never run", ELSEWHERE)
 _NOT_TYPED = frozenset({"link", "maybe", "function"})
 
@@ -180,26 +186,26 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     elif not name.isascii():
         yield opaque("the name of the command has letters that imitate others")
     elif is_interpreter(name):
-        depth = command.via.count("$(") + 1
-        printers = {c.name for c in command.inner if c.via.count("$(") == depth and c.name != ":"}
-        settings = printers and printers <= _HOOKS
-        if not settings and (_SOURCES & {c.name for c in command.inner} or _runs_unread(command)):
-            yield _unseen(command.inner or command.feed.upstream, command.name)
+        yield from _interpreter(command)
     else:
         yield from _script_reader(command)
         if name not in _TEXT_TOOLS and any(
             mentions_floor(a, ground.user_homes) for a in command.args
         ):
             yield FLOOR_AS_TEXT
-    if name not in _WORDY:
-        for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
-            if _DESTROYS.match(word):
-                yield Finding(f"it may {word} something beyond the project", f"{name} {word}")
     yield from _unfamiliar(command, ground)
     yield from _verbs(command)
     yield from _variables(command, ground)
     if _SQL_CLIENTS.match(name):
         yield from _sql(command)
+
+
+def _interpreter(command: ShellCommand) -> Iterator[Finding]:
+    depth = command.via.count("$(") + 1
+    printers = {c.name for c in command.inner if c.via.count("$(") == depth and c.name != ":"}
+    settings = printers and printers <= _HOOKS
+    if not settings and (_SOURCES & {c.name for c in command.inner} or _runs_unread(command)):
+        yield _unseen(command.inner or command.feed.upstream, command.name)
 
 
 def is_interpreter(name: str) -> bool:
@@ -224,8 +230,14 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def _verbs(command: ShellCommand) -> Iterator[Finding]:
     """Yield a finding for a verb that is not known to only look or to work on the project."""
+    if command.name not in _WORDY:
+        for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
+            if _DESTROYS.match(word):
+                yield Finding(
+                    f"it may {word} something beyond the project", f"{command.name} {word}"
+                )
     known = _harmless_verbs(command.name)
-    if known is None or command.args[-1:] == ("--help",):
+    if known is None or {"--help", "--dry-run=client"} & {*command.args[1:]}:
         return
     for found, _ in readings(command.name, command.args):
         operands = [o for o in found if o[:1] != "+"] or found
@@ -239,7 +251,9 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
 @cache
 def _harmless_verbs(name: str) -> re.Pattern[str] | None:
     row = TABLES["verbs"].get(name)
-    verbs = "|".join(re.escape(v).replace(r"\*", "[^.]*") for v in _shared(row or ""))
+    verbs = "|".join(
+        re.escape(v).replace(r"\*", "[^.]*").replace(r"\$", "$") for v in _shared(row or "")
+    )
     return re.compile(rf"(?:{verbs})(?:\.|$)") if row is not None else None
 
 
@@ -250,8 +264,11 @@ def _shared(row: str) -> Iterator[str]:
 
 
 def _script_reader(command: ShellCommand) -> Iterator[Finding]:
-    """Yield findings for other commands that run what they read."""
+    """Yield findings for other commands that run what they read, or read without end."""
     name = command.name
+    endless = name == "yes" and (command.writes or "$(" in command.via)
+    if endless or (_ENDLESS & {*command.reads} and name != "head"):
+        yield Finding("it never ends", "endless")
     if name in {"at", "batch", "crontab"} and command.feed.kind is not Input.NONE:
         yield Finding("it schedules commands", name)
     elif name == "make" and command.piped and re.search(r"-f\s*(?:-|/dev/)", command.line):
@@ -261,6 +278,10 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
             yield _unseen(command.feed.upstream, "shell")
     elif name in {"sed", "gsed"} and _sed_acts(command):
         yield opaque("sed may run a command, or read or write another file", "sed e")
+    if _PROMPTS & {*command.operands()[:2]} and command.feed.kind is not Input.NONE:
+        yield opaque(f"{name} runs what it reads", f"| {name}")
+    if name in _OBEYS_INPUT and _FETCHERS & {c.name for c in command.feed.upstream}:
+        yield Finding(f"{name} would obey what comes straight from the network", "curl | sh")
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
 
@@ -283,7 +304,7 @@ def _runs_unread(command: ShellCommand) -> bool:
     code = shell_code(command) if name in SHELLS else None
     if code is not None:
         return is_unknown(code.text)
-    if any("/dev/fd/" in a for a in (*command.args, *command.reads)):
+    if any(re.search("/dev/(?:fd|tcp|udp)/", a) for a in (*command.args, *command.reads)):
         return True
     shell = not language_of(name)
     if not shell and (any(programs(command)) or "-m" in command.args):
@@ -360,6 +381,8 @@ _OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
 _PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
 _TOOLS = re.compile(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$")
 _GIT_HARMLESS = pattern("git-settings")
+_GIT_RUNS = re.compile(r"(?i)core\.(?:pager|editor|sshcommand)$|pager\.|sequence\.editor$")
+_OUTPUTS = pattern("output-variables")
 
 
 def changes_programs(name: str) -> bool:
@@ -378,16 +401,22 @@ def _variables(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it turns the shell history off", "HISTFILE=")
         elif changes_programs(name) and not _harmless(name, value):
             yield opaque(f"{name} changes what other programs run", f"{name}=")
+        elif command.name != ":" and not _OUTPUTS.match(name):
+            pieces = re.split(r"[:,;=\s]", value)
+            if any(is_foreign(piece, command, ground) for piece in pieces):
+                yield Finding(f"{name} points outside of the project", f"{name}=")
     if command.name == "git":
         yield from _git_settings(command)
 
 
 def _git_settings(command: ShellCommand) -> Iterator[Finding]:
-    for setting in command.values_of("-c", "--config", "--config-env"):
+    found = readings("git", command.args)
+    before = command.args[: -1 - len(found[0][1])] if found else command.args
+    for setting in command.with_argv(("git", *before, "")).values_of("-c", "--config-env"):
         key, _, value = setting.partition("=")
-        if not _GIT_HARMLESS.match(key) and not _runs_nothing(value):
+        if not _GIT_HARMLESS.match(key) and not (_GIT_RUNS.match(key) and _runs_nothing(value)):
             yield opaque("it changes what git runs", "git -c")
-    for operands, rest in readings("git", command.args)[:1]:
+    for operands, rest in found[:1]:
         if operands[0] == "config" and not _git_config(operands[1:], rest):
             yield opaque("it may change what git runs", "git config")
 
@@ -447,6 +476,7 @@ def _sql(command: ShellCommand) -> Iterator[Finding]:
     texts = [a for a in command.args if _SQL_TEXT.search(a)] + [command.feed.text or ""]
     for text in texts:
         bare = _SQL_COMMENT.sub(" ", _SQL_STRING.sub("0", text))
+        bare = re.sub(r"(?m)^[ \t]*([.\\][^\n]*)$", r";\1;", bare)
         if _SQL_PROGRAM.search(bare):
             yield opaque("the query runs a program, or reads or writes files", "sql program")
         elif not all(_SQL_HARMLESS.match(statement) for statement in bare.split(";")):

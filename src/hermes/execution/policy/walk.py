@@ -16,7 +16,7 @@ from time import thread_time
 from msgspec import structs
 
 from hermes.execution.policy import syntax
-from hermes.execution.policy.code import inspect
+from hermes.execution.policy.code import inspect, language_of
 from hermes.execution.policy.command import (
     TOO_COMPLICATED,
     Feed,
@@ -31,6 +31,7 @@ from hermes.execution.policy.command import (
     listed,
     may_match,
     opaque,
+    pattern,
     unreadable,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, Variables
@@ -53,11 +54,12 @@ from hermes.execution.policy.nested import (
     modules,
     nested,
     runs,
+    test_files,
     text_of,
     unpacks,
 )
 from hermes.execution.policy.network import READS_SECRET, is_store
-from hermes.execution.policy.places import changes_files, join, written_paths
+from hermes.execution.policy.places import changes_files, is_foreign, join, written_paths
 from hermes.execution.policy.rules import changes_programs, sed_harmless
 from hermes.execution.policy.syntax import COMPUTED
 
@@ -89,10 +91,19 @@ _SET_BY_BASH = (
     *("OLDPWD", "DIRSTACK", "_", "COPROC", "REPLY", "MAPFILE", "OPTARG"),
     *("BASH_COMMAND", "BASH_ARGV", "BASH_REMATCH", "BASH_SOURCE", "BASH_EXECUTION_STRING"),
 )
+_FETCHERS = listed("fetchers")
+_CODE_TOOLS = listed("code-tools")
+_CODE = re.compile(
+    r"(?i)(?:^|/)(?:\w*makefile|dockerfile|[\w.-]+\.(?:py|[cm]?[jt]s|rb|pl|sh|go|rs|c|mk|gradle|toml|cfg|lua|php))$"
+    r"|/package\.json$"
+)
+_HARM = pattern("harm-in-code")
 _ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
 RUNS_MADE = opaque("it runs a file that was just made", "made, run")
-RUNS_FETCHED = Finding("it runs what has just been fetched", "fetched, run")
+PROGRAMS = listed("readers") | listed("network") | listed("blind") | SHELLS | {"sudo", "make"}
+RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outside")
+RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
 
@@ -144,6 +155,8 @@ class Walk:
         self._links: set[str] = set()
         self._arrived = False
         """Whether files may have come from elsewhere that nobody has seen."""
+        self._fetched = False
+        """Whether code or settings were fetched, or written that may run or delete something."""
         self._floor_in_files: bool | None = None
         self._written: list[str] = []
         self._taken: set[str] = set()
@@ -163,6 +176,8 @@ class Walk:
         self.script(script, feed)
         if self._assigned:
             self.commands, self.findings, self.files = [], [], {}
+            self._links, self._marked, self._written = set(), set(), []
+            self._arrived = self._fetched = False
             self._cwds = (self.ground.cwd,)
             self.script(script, feed)
         self.findings.extend(opaque(doubt) for doubt in dict.fromkeys(self.variables.doubts))
@@ -220,6 +235,8 @@ class Walk:
         if isinstance(node, syntax.Simple):
             self._simple(node, feed)
         elif isinstance(node, syntax.Function):
+            if node.name in PROGRAMS:
+                self.findings.append(opaque(f"{node.name} would mean something else"))
             self.functions[node.name] = node.body
             branch = self.variables.branch
             self.variables.branch = (*branch, id(node))
@@ -447,8 +464,11 @@ class Walk:
             return
         if command.writes or command.name == "tee":
             printers = (command, *command.feed.upstream)
-            self._written += [" ".join((*c.args, c.feed.text or "")) for c in printers]
+            texts = [" ".join((*c.args, c.feed.text or "")) for c in printers]
+            self._written += texts
             self._floor_in_files = None
+            if any(map(_CODE.search, command.writes)):
+                self._fetched = self._fetched or any(map(_HARM.search, texts))
         text = printed(structs.replace(command, writes=())) if command.writes else None
         made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
         self.files |= {path: text if path not in self.files else None for path in made}
@@ -458,6 +478,8 @@ class Walk:
         ):
             self._links |= made
         self._arrived = self._arrived or command.name in _ARRIVALS
+        fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
+        self._fetched = self._fetched or bool(fetches and any(map(_CODE.search, made)))
 
     def _through_links(self, command: ShellCommand) -> None:
         """Note what works behind a link that the script itself has made."""
@@ -479,14 +501,18 @@ class Walk:
         carried = self.ground.carried.files
         shell = command.name in SHELLS or command.name in {"source", "."}
         late = shell and len(self.commands) > 1
-        new = self.files or carried or self._arrived or self._marked
-        if not (new or late) or command.name == "tee":
+        ran = [absolute(path, cwd) for path in runs(command) for cwd in command.cwds]
+        known = (*self.files, *carried)
+        tested = [absolute(path, command.cwd) for path in test_files(command)]
+        foreign = [c for c in (*ran, *tested) if is_foreign(c, command, self.ground)]
+        if not all(_is_made(c, known) for c in foreign):
+            self.findings.append(RUNS_FOREIGN)
+        if not (known or self._arrived or self._marked or late) or command.name == "tee":
             return
         if self._works_on_fetched(command):
             self.findings.append(RUNS_FETCHED)
         if changes_files(command) and self._wrote_floor():
             self.findings.append(WROTE_FLOOR)
-        ran = [absolute(path, cwd) for path in runs(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in modules(command) for cwd in command.cwds]
         for clean in (*ran, *found):
             made = _is_made(clean, self.files)
@@ -502,6 +528,8 @@ class Walk:
 
     def _works_on_fetched(self, command: ShellCommand) -> bool:
         """Return whether a program that runs code works in a folder that this session fetched."""
+        if self._fetched and (command.name in _CODE_TOOLS or language_of(command.name)):
+            return True
         runs_code = changes_files(command) or command.name == "cmake"
         if not runs_code or command.name in {"git", "cd", "ln"}:
             return False
@@ -549,9 +577,9 @@ class Walk:
     def program(self, language: str, text: str, command: ShellCommand | None = None) -> None:
         if len(text) > self.ground.longest:
             raise TooLong
-        doubts, files = inspect(language, text)
-        self.findings.extend(doubts)
         base = command or self._command(language)
+        doubts, files = inspect(language, text, base.cwd)
+        self.findings.extend(doubts)
         if doubts and mentions_floor(text, self.ground.user_homes):
             self.findings.append(floor_finding("the program does what is never run", base))
         for script in files:
