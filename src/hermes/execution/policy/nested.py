@@ -5,11 +5,9 @@ The tables are in `tables.txt`; a command that is in none of them runs nothing b
 costs nothing.
 """
 
-import posixpath
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import translate
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -27,7 +25,6 @@ from hermes.execution.policy.expansion import is_unknown
 from hermes.execution.policy.syntax import COMPUTED
 
 SHELLS = listed("shells")
-MAX_FILE = 65_536
 SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 
 
@@ -61,7 +58,6 @@ _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 _CARRIERS = patterns("carriers")
-_RUNS_FILES = listed("runs-files")
 _PRINTERS = frozenset({"echo", "printf"})
 
 
@@ -85,76 +81,6 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
     for key, value in assignments(command):
         if _CODE_VARIABLE.match(key) and not is_unknown(value):
             yield NestedText(value, "environment", lenient=True)
-
-
-def runs(command: ShellCommand) -> Iterator[str]:
-    """Yield the files that `command` runs: itself, the script of an interpreter, its input."""
-    name, args = command.name, command.args
-    if "/" in command.path:
-        yield command.path
-    if name in {"make", "gmake", "awk", "gawk", "mawk", "sed", "ninja", "psql", "sqlite3"}:
-        yield from command.values_of("-f", "--file", "--makefile")
-    elif name in SHELLS or name in {"source", "."} or language_of(name):
-        yield from command.reads
-        if shell_code(command) is None and "-m" not in args:
-            yield from _script_of(command)
-
-
-def test_files(command: ShellCommand) -> Iterator[str]:
-    """Yield the files of a program that runs all of its operands."""
-    if command.name in _RUNS_FILES:
-        pairs = zip(("", *command.args), command.args, strict=False)
-        yield from (a for before, a in pairs if "/" in a and "-" not in (before[:1], a[:1]))
-
-
-def modules(command: ShellCommand) -> Iterator[str]:
-    """Yield the files that an interpreter may find by the name of a module or a folder."""
-    if language_of(command.name) in {"python", "node"}:
-        for script in _script_of(command):
-            module = script.replace(".", "/") if "-m" in command.args else script.rstrip("./")
-            yield from (f"{module}{end}" for end in (".py", "/__main__.py", ".js", "/index.js"))
-            yield f"{script.partition('.')[0]}.py"
-
-
-def _script_of(command: ShellCommand) -> tuple[str, ...]:
-    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
-    return command.args[start : start + 1] if start is not None else ()
-
-
-def unpacks(command: ShellCommand) -> Iterator[str]:
-    """Yield the folders that `command` fills with files from elsewhere."""
-    name, operands = command.name, command.operands()
-    letters = command.letters() | set(command.args[0][:6] if command.args else "")
-    if name in {"unzip", "7z", "cpio", "unar"} or (
-        name in {"tar", "bsdtar"} and ("x" in letters or command.has_long("extract"))
-    ):
-        yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
-    elif name in {"pip", "pip3"} and operands[:1] == ["download"]:
-        yield from [*command.values_of("-d", "--dest")] or ["."]
-    elif name in {"git", "hg", "svn", "gh"} and {"clone", "co"} & {*operands[:2]}:
-        # Options may have values: it yields too much rather than too little.
-        for operand in operands:
-            yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
-            yield from (operand,) if ":" not in operand else ()
-
-
-def text_of(path: str) -> str | None:
-    """Return the text of a file on the disk that is not large; nothing if it is not there."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-    except (OSError, ValueError):
-        return None
-    return None if len(data) > MAX_FILE or b"\0" in data else data.decode(errors="replace")
-
-
-def language_in(runner: str, text: str) -> str:
-    """Return the language of a file by the program that runs it, or by its first line."""
-    first = text.partition("\n")[0]
-    if runner in SHELLS or runner in {"source", "."} or first[:2] != "#!":
-        return language_of(runner) or "shell"
-    name = base_name(first[2:].replace("env ", "/").strip()).split(" ")[0]
-    return "shell" if name in SHELLS else language_of(name) or "other"
 
 
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:

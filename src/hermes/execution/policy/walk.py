@@ -6,17 +6,15 @@ with assignments is walked twice, because a loop or a function may use a value t
 assigned further down.
 """
 
-import os
-import posixpath
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from time import thread_time
 
 from msgspec import structs
 
 from hermes.execution.policy import syntax
-from hermes.execution.policy.code import inspect, language_of
+from hermes.execution.policy.code import inspect
 from hermes.execution.policy.command import (
     TOO_COMPLICATED,
     Feed,
@@ -26,41 +24,31 @@ from hermes.execution.policy.command import (
     Paths,
     ShellCommand,
     TooLong,
-    absolute,
     base_name,
     listed,
-    may_match,
     opaque,
-    pattern,
     unreadable,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, Variables
 from hermes.execution.policy.floor import (
-    ELSEWHERE,
     FORK_BOMB,
     find_roots,
     floor_finding,
     mentions_floor,
 )
 from hermes.execution.policy.grammar import parse_text, read_scripts
+from hermes.execution.policy.made import MadeFiles
 from hermes.execution.policy.nested import (
-    MAX_FILE,
     SETTERS,
     SHELLS,
     Nested,
     NestedCommand,
     NestedText,
-    language_in,
-    modules,
     nested,
-    runs,
-    test_files,
-    text_of,
-    unpacks,
 )
 from hermes.execution.policy.network import READS_SECRET, is_store
-from hermes.execution.policy.places import changes_files, is_foreign, join, written_paths
-from hermes.execution.policy.rules import changes_programs, sed_harmless
+from hermes.execution.policy.places import join
+from hermes.execution.policy.rules import changes_programs
 from hermes.execution.policy.syntax import COMPUTED
 
 COMPUTED_NAME = opaque("the name of the command is computed")
@@ -86,24 +74,11 @@ _READERS = frozenset({"read", "mapfile", "readarray"})
 _ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
 _NAMED_BY_TEXT = frozenset({"test", "[", "let", *_ASSIGNERS})
 """Builtins that evaluate the subscript of a variable they are given as text."""
-_MAKES_NOTHING = frozenset({"chmod", "chown", "chgrp", "touch", "mkdir", "rm", "unlink", "rmdir"})
 _SET_BY_BASH = (
     *("OLDPWD", "DIRSTACK", "_", "COPROC", "REPLY", "MAPFILE", "OPTARG"),
     *("BASH_COMMAND", "BASH_ARGV", "BASH_REMATCH", "BASH_SOURCE", "BASH_EXECUTION_STRING"),
 )
-_FETCHERS = listed("fetchers")
-_CODE_TOOLS = listed("code-tools")
-_CODE = re.compile(
-    r"(?i)(?:^|/)(?:\w*makefile|dockerfile|[\w.-]+\.(?:py|[cm]?[jt]s|rb|pl|sh|go|rs|c|mk|gradle|toml|cfg|lua|php))$"
-    r"|/package\.json$"
-)
-_HARM = pattern("harm-in-code")
-_ARRIVALS = listed("fetchers") | listed("decoders") | listed("arrivals")
-WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
-RUNS_MADE = opaque("it runs a file that was just made", "made, run")
 PROGRAMS = listed("readers") | listed("network") | listed("blind") | SHELLS | {"sudo", "make"}
-RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outside")
-RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
 
@@ -146,19 +121,9 @@ class Walk:
             **ground.carried.exports,
         }
         self.functions: dict[str, syntax.Script] = dict(ground.carried.functions)
-        self.files: dict[str, str | None] = {}
-        """What the script makes, with its text if that is written there."""
-        self._marked: set[str] = set()
-        """What the script makes executable."""
+        self.made = MadeFiles(ground)
         self.exported: set[str] = set()
         self.exports_all = False
-        self._links: set[str] = set()
-        self._arrived = False
-        """Whether files may have come from elsewhere that nobody has seen."""
-        self._fetched = False
-        """Whether code or settings were fetched, or written that may run or delete something."""
-        self._floor_in_files: bool | None = None
-        self._written: list[str] = []
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
@@ -175,9 +140,7 @@ class Walk:
     def whole(self, script: syntax.Script, feed: Feed | None = None) -> None:
         self.script(script, feed)
         if self._assigned:
-            self.commands, self.findings, self.files = [], [], {}
-            self._links, self._marked, self._written = set(), set(), []
-            self._arrived = self._fetched = False
+            self.commands, self.findings, self.made = [], [], MadeFiles(self.ground)
             self._cwds = (self.ground.cwd,)
             self.script(script, feed)
         self.findings.extend(opaque(doubt) for doubt in dict.fromkeys(self.variables.doubts))
@@ -408,14 +371,16 @@ class Walk:
         if self.exhausted() or self._nesting > MAX_NESTING:
             self.findings.append(TOO_COMPLICATED)
             return
-        if self._links or self._arrived:
-            self._through_links(command)
+        first = len(self.commands) == 1
+        self.findings.extend(self.made.check(command, first=first))
         self._effects(command)
         self._nesting += 1
-        for inner in (*nested(command), *self._from_files(command), *_behind_link(command)):
+        files = self.made.texts(command, first=first)
+        for inner in (*nested(command), *files, *_behind_link(command)):
             self._nested(command, inner)
         self._nesting -= 1
-        self._remember(command)
+        text = printed(structs.replace(command, writes=())) if command.writes else None
+        self.made.remember(command, text)
 
     def _effects(self, command: ShellCommand) -> None:
         """Keep track of what a builtin or a function changes."""
@@ -453,107 +418,6 @@ class Walk:
                 self._set(variable, COMPUTED)
         elif args and args[0][:2] == "-v":
             self._set(args[0][2:] or "".join(args[1:2]), COMPUTED)
-
-    # --- files that are made and then run ---
-
-    def _remember(self, command: ShellCommand) -> None:
-        """Note what a script writes, in case it runs that file later."""
-        if command.name == "chmod":
-            self._marked |= {absolute(p, command.cwd) for p in command.operands()[1:]}
-        if command.name in _MAKES_NOTHING:
-            return
-        if command.writes or command.name == "tee":
-            printers = (command, *command.feed.upstream)
-            texts = [" ".join((*c.args, c.feed.text or "")) for c in printers]
-            self._written += texts
-            self._floor_in_files = None
-            if any(map(_CODE.search, command.writes)):
-                self._fetched = self._fetched or any(map(_HARM.search, texts))
-        text = printed(structs.replace(command, writes=())) if command.writes else None
-        made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
-        self.files |= {path: text if path not in self.files else None for path in made}
-        self.files |= {absolute(f"{folder}/*", command.cwd): None for folder in unpacks(command)}
-        if command.name in {"ln", "link"} or (
-            command.name == "cp" and command.letters() & set("sl")
-        ):
-            self._links |= made
-        self._arrived = self._arrived or command.name in _ARRIVALS
-        fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
-        self._fetched = self._fetched or bool(fetches and any(map(_CODE.search, made)))
-
-    def _through_links(self, command: ShellCommand) -> None:
-        """Note what works behind a link that the script itself has made."""
-        named = command.operands() if changes_files(command) else ()
-        written = set(written_paths(command))
-        for path in {*written, *named, *runs(command)}:
-            place = absolute(path, command.cwd)
-            linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
-            new = (
-                self._arrived
-                and path in written
-                and _not_yet(posixpath.dirname(place), command.cwd)
-            )
-            if command.name != "ln" and (linked or new):
-                self.findings.append(opaque("it works behind a link that was just made"))
-
-    def _from_files(self, command: ShellCommand) -> Iterator[Nested]:
-        """Yield the text of files that `command` runs and this session has made."""
-        carried = self.ground.carried.files
-        shell = command.name in SHELLS or command.name in {"source", "."}
-        late = shell and len(self.commands) > 1
-        ran = [absolute(path, cwd) for path in runs(command) for cwd in command.cwds]
-        known = (*self.files, *carried)
-        tested = [absolute(path, command.cwd) for path in test_files(command)]
-        foreign = [c for c in (*ran, *tested) if is_foreign(c, command, self.ground)]
-        if not all(_is_made(c, known) for c in foreign):
-            self.findings.append(RUNS_FOREIGN)
-        if not (known or self._arrived or self._marked or late) or command.name == "tee":
-            return
-        if self._works_on_fetched(command):
-            self.findings.append(RUNS_FETCHED)
-        if changes_files(command) and self._wrote_floor():
-            self.findings.append(WROTE_FLOOR)
-        found = [absolute(path, cwd) for path in modules(command) for cwd in command.cwds]
-        for clean in (*ran, *found):
-            made = _is_made(clean, self.files)
-            arrived = (self._arrived or late) and clean in ran and _not_yet(clean, command.cwd)
-            if not (made or arrived or _is_made(clean, carried) or clean in self._marked):
-                continue
-            text = self.files.get(clean) if made or arrived else text_of(clean)
-            edits = command.name in {"sed", "gsed"}
-            if text is None or (edits and not sed_harmless(text)):
-                self.findings.append(RUNS_MADE)
-            elif not edits:
-                yield NestedText(text, command.name, language_in(command.name, text))
-
-    def _works_on_fetched(self, command: ShellCommand) -> bool:
-        """Return whether a program that runs code works in a folder that this session fetched."""
-        if self._fetched and (command.name in _CODE_TOOLS or language_of(command.name)):
-            return True
-        runs_code = changes_files(command) or command.name == "cmake"
-        if not runs_code or command.name in {"git", "cd", "ln"}:
-            return False
-        if self._arrived and command.cwd and _not_yet(command.cwd, self.ground.cwd):
-            return True
-        options = command.values_of("-C", "-S", "--prefix", "--manifest-path")
-        named = (*command.operands(), *options, ".")
-        places = [absolute(path, command.cwd) for path in named]
-        folders = [f[:-1] for f in (*self.files, *self.ground.carried.files) if f[-2:] == "/*"]
-        root = f"{self.ground.project}/"
-        return any(f"{p}/".startswith(f) for p in places for f in folders if f != root)
-
-    def _wrote_floor(self) -> bool:
-        """Return whether a file that this session has written mentions what is never run."""
-        if self._floor_in_files is None:
-            texts = [*self._written]
-            for path in reversed(self.ground.carried.files):
-                if sum(map(len, texts)) > 2 * MAX_FILE:
-                    break
-                texts.append("" if "*" in path else text_of(path) or "")
-            self._floor_in_files = any(
-                mentions_floor(text, self.ground.user_homes) for text in texts
-            )
-        return self._floor_in_files
 
     # --- what a command runs in turn ---
 
@@ -615,17 +479,6 @@ def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tupl
 
 def _prints_number(command: ShellCommand) -> bool:
     return command.name in _NUMERIC and not any(re.search(r"[\[$`*?]", a) for a in command.args)
-
-
-def _is_made(path: str, files: Collection[str]) -> bool:
-    """Return whether a path is one of the files, or a glob is involved that fits."""
-    return path in files or any(may_match(path, f) or may_match(f, path) for f in files)
-
-
-def _not_yet(path: str, here: str | None) -> bool:
-    """Return whether a path will only be there when a command runs, here where others are."""
-    made = path.endswith("/bin/activate") or not os.path.isdir(here or "")  # noqa: PTH112
-    return not made and not os.path.lexists(path)
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:

@@ -1,0 +1,254 @@
+"""Files that a session makes or fetches: what is run from them is read, or asked about.
+
+A command may run a file by its path, as the script of an interpreter, as a module, or because a
+tool looks for it (`make`, `pytest`). What this script has written down is known by its text, what
+an earlier call has written is read from the disk, and what nobody has seen asks: a file that was
+fetched or unpacked, a folder full of them, and whatever lies outside of the project where
+anybody may have put it.
+"""
+
+import os
+import posixpath
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from hermes.execution.policy.code import language_of
+from hermes.execution.policy.command import (
+    Finding,
+    Ground,
+    ShellCommand,
+    absolute,
+    base_name,
+    command_start,
+    listed,
+    may_match,
+    opaque,
+    pattern,
+    words,
+)
+from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
+from hermes.execution.policy.nested import SHELLS, NestedText, shell_code
+from hermes.execution.policy.places import changes_files, is_foreign, written_paths
+from hermes.execution.policy.rules import sed_harmless
+
+MAX_FILE = 65_536
+WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
+RUNS_MADE = opaque("it runs a file that was just made", "made, run")
+RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outside")
+RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
+BEHIND_LINK = opaque("it works behind a link that was just made")
+
+_MAKES_NOTHING = words("chmod chown chgrp touch mkdir rm unlink rmdir")
+_FETCHERS = listed("fetchers")
+_ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
+_CODE_TOOLS = listed("code-tools")
+_RUNS_FILES = listed("runs-files")
+_RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
+_CODE = pattern("code-files")
+_HARM = pattern("harm-in-code")
+
+
+class MadeFiles:
+    """What a script makes, in the order of its commands, and what earlier calls have made."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.files: dict[str, str | None] = {}
+        """What the script makes, with its text if that is written there."""
+        self._ground = ground
+        self._marked: set[str] = set()
+        """What it makes executable."""
+        self._links: set[str] = set()
+        self._arrived = False
+        """Whether files may have come from elsewhere that nobody has seen."""
+        self._acts = False
+        """Whether code was fetched, or written that may run or delete something."""
+        self._written: list[str] = []
+        self._floor: bool | None = None
+
+    def remember(self, command: ShellCommand, text: str | None) -> None:
+        """Note what a command makes; `text` is what it writes there, if that is known."""
+        if command.name == "chmod":
+            self._marked |= {absolute(p, command.cwd) for p in command.operands()[1:]}
+        if command.name in _MAKES_NOTHING:
+            return
+        made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
+        code = any(map(_CODE.search, made))
+        if command.writes or command.name == "tee":
+            printers = (command, *command.feed.upstream)
+            texts = [" ".join((*c.args, c.feed.text or "")) for c in printers]
+            self._written += texts
+            self._floor = None
+            self._acts = self._acts or (code and any(map(_HARM.search, texts)))
+        self.files |= {path: text if path not in self.files else None for path in made}
+        self.files |= {absolute(f"{folder}/*", command.cwd): None for folder in _unpacks(command)}
+        if command.name in {"ln", "link"} or (
+            command.name == "cp" and command.letters() & set("sl")
+        ):
+            self._links |= made
+        self._arrived = self._arrived or command.name in _ARRIVALS
+        fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
+        self._acts = self._acts or (code and bool(fetches))
+
+    def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
+        """Yield findings for a command that runs or works behind what was made."""
+        ran = [*_runs(command), *_operands_run(command)]
+        foreign = [path for path in ran if is_foreign(path, command, self._ground)]
+        known = (*self.files, *self._ground.carried.files)
+        if not all(_is_made(absolute(p, command.cwd), known) for p in foreign):
+            yield RUNS_FOREIGN
+        if self._behind_link(command):
+            yield BEHIND_LINK
+        if command.name != "tee" and (known or self._arrived):
+            if self._works_on_fetched(command):
+                yield RUNS_FETCHED
+            if changes_files(command) and self._wrote_floor():
+                yield WROTE_FLOOR
+        if any(text is None for _, text in self._texts(command, first=first)):
+            yield RUNS_MADE
+
+    def texts(self, command: ShellCommand, *, first: bool) -> Iterator[NestedText]:
+        """Yield the programs that a command runs from files of this session."""
+        for language, text in self._texts(command, first=first):
+            if text is not None and language:
+                yield NestedText(text, command.name, language)
+
+    def _texts(self, command: ShellCommand, *, first: bool) -> Iterator[tuple[str, str | None]]:
+        """Yield languages and texts; none where nobody knows the text."""
+        shell = command.name in SHELLS or command.name in {"source", "."}
+        unseen = self._arrived or (shell and not first)
+        carried = self._ground.carried.files
+        if command.name == "tee" or not (self.files or carried or unseen or self._marked):
+            return
+        ran = [absolute(path, cwd) for path in _runs(command) for cwd in command.cwds]
+        found = [absolute(path, cwd) for path in _modules(command) for cwd in command.cwds]
+        for clean in (*ran, *found):
+            new = _is_made(clean, self.files) or (
+                unseen and clean in ran and _not_yet(clean, command.cwd)
+            )
+            if not (new or _is_made(clean, carried) or clean in self._marked):
+                continue
+            text = self.files.get(clean) if new else _read(clean)
+            if command.name in {"sed", "gsed"}:
+                yield "", text if text is not None and sed_harmless(text) else None
+            else:
+                yield _language(command.name, text or ""), text
+
+    def _behind_link(self, command: ShellCommand) -> bool:
+        """Return whether a command works behind a link that the script itself has made."""
+        if command.name == "ln" or not (self._links or self._arrived):
+            return False
+        written = set(written_paths(command))
+        named = command.operands() if changes_files(command) else ()
+        for path in {*written, *named, *_runs(command)}:
+            place = absolute(path, command.cwd)
+            linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
+            below = posixpath.dirname(place)
+            if linked or (self._arrived and path in written and _not_yet(below, command.cwd)):
+                return True
+        return False
+
+    def _works_on_fetched(self, command: ShellCommand) -> bool:
+        """Return whether a program that runs code works in a folder that this session fetched."""
+        if self._acts and (command.name in _CODE_TOOLS or language_of(command.name)):
+            return True
+        runs_code = changes_files(command) or command.name == "cmake"
+        if not runs_code or command.name in {"git", "cd", "ln"}:
+            return False
+        if self._arrived and command.cwd and _not_yet(command.cwd, self._ground.cwd):
+            return True
+        options = command.values_of("-C", "-S", "--prefix", "--manifest-path")
+        places = [absolute(p, command.cwd) for p in (*command.operands(), *options, ".")]
+        folders = [f[:-1] for f in (*self.files, *self._ground.carried.files) if f[-2:] == "/*"]
+        root = f"{self._ground.project}/"
+        return any(f"{p}/".startswith(f) for p in places for f in folders if f != root)
+
+    def _wrote_floor(self) -> bool:
+        """Return whether a file that this session has written mentions what is never run."""
+        if self._floor is None:
+            texts = [*self._written]
+            for path in reversed(self._ground.carried.files):
+                if sum(map(len, texts)) > 2 * MAX_FILE:
+                    break
+                texts.append("" if "*" in path else _read(path) or "")
+            self._floor = any(mentions_floor(text, self._ground.user_homes) for text in texts)
+        return self._floor
+
+
+def _runs(command: ShellCommand) -> Iterator[str]:
+    """Yield the files that `command` runs: itself, the script of an interpreter, its input."""
+    if "/" in command.path:
+        yield command.path
+    if command.name in _RULED:
+        yield from command.values_of("-f", "--file", "--makefile")
+    elif command.name in SHELLS or command.name in {"source", "."} or language_of(command.name):
+        yield from command.reads
+        if shell_code(command) is None and "-m" not in command.args:
+            yield from _script(command)
+
+
+def _operands_run(command: ShellCommand) -> Iterator[str]:
+    """Yield the files of a program that runs all of its operands."""
+    if command.name in _RUNS_FILES:
+        pairs = zip(("", *command.args), command.args, strict=False)
+        yield from (a for before, a in pairs if "/" in a and "-" not in (before[:1], a[:1]))
+
+
+def _modules(command: ShellCommand) -> Iterator[str]:
+    """Yield the files that an interpreter may find by the name of a module or a folder."""
+    if language_of(command.name) in {"python", "node"}:
+        for script in _script(command):
+            module = script.replace(".", "/") if "-m" in command.args else script.rstrip("./")
+            yield from (f"{module}{end}" for end in (".py", "/__main__.py", ".js", "/index.js"))
+            yield f"{script.partition('.')[0]}.py"
+
+
+def _script(command: ShellCommand) -> tuple[str, ...]:
+    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
+    return command.args[start : start + 1] if start is not None else ()
+
+
+def _unpacks(command: ShellCommand) -> Iterator[str]:
+    """Yield the folders that `command` fills with files from elsewhere."""
+    name, operands = command.name, command.operands()
+    letters = command.letters() | set(command.args[0][:6] if command.args else "")
+    if name in {"unzip", "7z", "cpio", "unar"} or (
+        name in {"tar", "bsdtar"} and ("x" in letters or command.has_long("extract"))
+    ):
+        yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
+    elif name in {"pip", "pip3"} and operands[:1] == ["download"]:
+        yield from [*command.values_of("-d", "--dest")] or ["."]
+    elif name in {"git", "hg", "svn", "gh"} and {"clone", "co"} & {*operands[:2]}:
+        # Options may have values: it yields too much rather than too little.
+        for operand in operands:
+            yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
+            yield from (operand,) if ":" not in operand else ()
+
+
+def _read(path: str) -> str | None:
+    """Return the text of a file on the disk that is not large; nothing if it is not there."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except (OSError, ValueError):
+        return None
+    return None if len(data) > MAX_FILE or b"\0" in data else data.decode(errors="replace")
+
+
+def _language(runner: str, text: str) -> str:
+    """Return the language of a file by the program that runs it, or by its first line."""
+    first = text.partition("\n")[0]
+    if runner in SHELLS or runner in {"source", "."} or first[:2] != "#!":
+        return language_of(runner) or "shell"
+    name = base_name(first[2:].replace("env ", "/").strip()).split(" ")[0]
+    return "shell" if name in SHELLS else language_of(name) or "other"
+
+
+def _is_made(path: str, files: Collection[str]) -> bool:
+    """Return whether a path is one of the files, or a glob is involved that fits."""
+    return path in files or any(may_match(path, f) or may_match(f, path) for f in files)
+
+
+def _not_yet(path: str, here: str | None) -> bool:
+    """Return whether a path will only be there when a command runs, here where others are."""
+    made = path.endswith("/bin/activate") or not os.path.isdir(here or "")  # noqa: PTH112
+    return not made and not os.path.lexists(path)
