@@ -355,6 +355,24 @@ async def test_a_judgement_that_takes_too_long_asks(
     assert "too long" in verdict.reason
 
 
+@pytest.mark.parametrize("seconds", [host.WORKER_SECONDS, 0.0])
+async def test_a_question_to_leave_says_so_and_where_however_it_was_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(host, "WORKER_SECONDS", seconds)
+    policy = HostPolicy(LiveSettings(), {"HOME": "/home/u"}, tmp_path)
+    behind = FakeEnvironment(cwd="/project", exposed=("/project",), can_leave=True)
+    for command in ("ls", "ls -l\n" * 400):
+        intent = Intent(command=command, escalate="to look there", workdir="/other")
+        verdict = await policy.judge(intent, behind, grants={f"= {command}"}, trusted=False)
+        assert verdict.gate is Gate.ASK
+        assert verdict.opaque
+        assert not verdict.pattern
+        assert verdict.reason.startswith(
+            "It leaves the sandbox, to run in /other: “To look there”."
+        )
+
+
 def test_a_home_behind_a_link_is_protected_by_its_real_path(tmp_path: Path) -> None:
     real = tmp_path / "disk" / "ann"
     (real / ".ssh").mkdir(parents=True)

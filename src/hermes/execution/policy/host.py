@@ -19,6 +19,7 @@ import pickle
 import shlex
 import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -95,13 +96,21 @@ class Question(Struct, frozen=True, kw_only=True):
         ]
         order = (Gate.BLOCK, Gate.ASK, Gate.ALLOW)
         worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
-        if self.leaves and self.settings.mode != "off" and worst.gate is not Gate.BLOCK:
-            # Once, and by a person: it grants nothing, and no second opinion is enough.
-            given = sentence(intent.escalate)
-            given = given if len(given) <= _LONGEST_REASON else f"{given[:_LONGEST_REASON]}…"
-            reason = f"It leaves the sandbox: “{given}”. {worst.reason}".rstrip()
-            worst = Verdict(gate=Gate.ASK, reason=reason, opaque=True)
-        return Judgement(worst, left)
+        return Judgement(self.leaving(worst), left)
+
+    def leaving(self, verdict: Verdict) -> Verdict:
+        """Return a verdict that says so if the call leaves the walls.
+
+        Once, and by a person: it grants nothing, and no second opinion is enough.
+        """
+        if not self.leaves or self.settings.mode == "off" or verdict.gate is Gate.BLOCK:
+            return verdict
+        given = sentence(self.intent.escalate)
+        given = given if len(given) <= _LONGEST_REASON else f"{given[:_LONGEST_REASON]}…"
+        begun = self.carried.project or self.cwd
+        place = "" if self.workdir == begun else f", to run in {sentence(self.workdir)}"
+        reason = f"It leaves the sandbox{place}: “{given}”. {verdict.reason}".rstrip()
+        return Verdict(gate=Gate.ASK, reason=reason, opaque=True)
 
 
 class _Session(Struct):
@@ -189,6 +198,20 @@ class HostPolicy:
 
 async def _elsewhere(question: Question) -> Judgement:
     """Have a question answered by a process that can be ended."""
+    output = b""
+    with suppress(OSError):  # the machine may have no room for another process
+        output = await _ask_worker(pickle.dumps(question))
+    if output:
+        judgement: Judgement = pickle.loads(output)  # noqa: S301 - written by this very module
+        return judgement
+    pattern = exact_pattern(question.intent.command + question.intent.code)
+    reason = "It takes too long to be judged"
+    verdict = Verdict(gate=Gate.ASK, reason=reason, pattern=pattern, opaque=True)
+    return Judgement(question.leaving(verdict))
+
+
+async def _ask_worker(question: bytes) -> bytes:
+    """Return what a process of its own answers; nothing if it fails or takes too long."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", "from hermes.execution.policy import host; host.answer()"),
         stdin=asyncio.subprocess.PIPE,
@@ -197,19 +220,14 @@ async def _elsewhere(question: Question) -> Judgement:
     )
     try:
         async with asyncio.timeout(WORKER_SECONDS):
-            output, _ = await process.communicate(pickle.dumps(question))
+            output, _ = await process.communicate(question)
     except TimeoutError:
-        output = b""
+        return b""
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode == 0 and output:
-        judgement: Judgement = pickle.loads(output)  # noqa: S301 - written by this very module
-        return judgement
-    pattern = exact_pattern(question.intent.command + question.intent.code)
-    reason = "It takes too long to be judged"
-    return Judgement(Verdict(gate=Gate.ASK, reason=reason, pattern=pattern, opaque=True))
+    return output if process.returncode == 0 else b""
 
 
 def answer() -> None:
