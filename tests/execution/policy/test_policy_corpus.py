@@ -10,6 +10,8 @@ HIDDEN_FLOOR = [s for s in read_corpus("floor") if s.expect == "person"]
 """The floor, computed: nobody works out what it is, so it asks a person in every mode."""
 DANGER = read_corpus("danger")
 HARMLESS = read_corpus("harmless")
+BEYOND = read_corpus("beyond")
+"""What reaches beyond the project in a plain way: written down without knowing the rules."""
 
 
 def wrong(samples: list[Sample], *wanted: Gate) -> list[tuple[str, str, str]]:
@@ -27,6 +29,14 @@ def test_the_corpus_is_large_and_has_no_command_twice() -> None:
 
 def test_no_dangerous_command_is_allowed() -> None:
     assert wrong(DANGER, Gate.ASK) == []
+
+
+def test_nothing_that_reaches_beyond_the_project_is_allowed_in_it() -> None:
+    policy = strict_policy()
+    verdicts = [(s, policy.judge(s.command, cwd="/home/user/work").gate) for s in BEYOND]
+    assert [s.command for s, gate in verdicts if gate is Gate.ALLOW] == []
+    assert [s.command for s, g in verdicts if s.expect == "block" and g is not Gate.BLOCK] == []
+    assert len(BEYOND) > 1000
 
 
 def test_every_command_of_the_floor_is_blocked() -> None:

@@ -92,7 +92,8 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
     if language == "python":
         doubts, commands = _inspect_python(text, here)
     elif not _is_harmless(language, text):
-        doubts = [_not_understood(language), *([RUNS] if _RUNS.search(text) else [])]
+        bare = text.replace("`", "") if language == "node" else text  # there it is a string
+        doubts = [_not_understood(language), *([RUNS] if _RUNS.search(bare) else [])]
     if language == "node":
         commands += [f"cat {_quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
     if doubts:

@@ -104,12 +104,13 @@ def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
     reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
     if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
         reads = command.args
-    made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
-    reads = tuple(a for a in reads if a not in made)
     shows = command.name == "git" and bool(_SHOWS & {*command.operands()[:1]})
     if command.name in _SCRIPTED or shows or (command.name in _NETWORK and reads):
         reads = (*reads, *(word for arg in command.args for word in _PIECES.split(arg)))
-    return any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a)
+    made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
+    return any(
+        is_store(a, command, ground) for a in reads if a not in made and (a[:1] != "-" or "=" in a)
+    )
 
 
 def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:

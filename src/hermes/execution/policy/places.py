@@ -335,6 +335,7 @@ def is_foreign(path: str, command: ShellCommand, ground: Ground) -> bool:
         return False
     return any(
         clean.startswith("..")
+        or clean == "/"
         or _TEMPORARY.match(clean)
         or any(_in_open(clean, home) for home in ground.user_homes)
         for clean in command.where(path)
