@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.domain.errors import ConfigError
-from hermes.domain.patterns import SafePattern
+from hermes.domain.patterns import SafePattern, any_found
 
 EVIL = [
     r"(a+)+$",
@@ -50,6 +50,9 @@ def test_a_pattern_that_was_given_up_says_so() -> None:
         r"(a+)+$",
         r"(\w+\s?)+$",
         r"(?:x+x+)+y",
+        r"^(\w+\s?)*$",
+        r"(?:\d+,?)*;",
+        r"((a*)b?){2,}",
         "(((a{99}){99}){99}){99}",
         "x" * 501,
         "(",
@@ -58,6 +61,38 @@ def test_a_pattern_that_was_given_up_says_so() -> None:
 def test_a_pattern_that_takes_too_long_is_refused(huge: str) -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
         SafePattern(huge)
+
+
+def test_taking_a_pattern_costs_no_search() -> None:
+    """However many different characters are in it, and however slow it is."""
+
+    def cost(characters: str) -> float:
+        begun = time.process_time()
+        for _ in range(20):
+            SafePattern(rf"(.{{0,15}})(.{{0,15}})\2\d(?#{characters})")
+        return time.process_time() - begun
+
+    usual = cost("a" * 440)
+    assert cost("".join(map(chr, range(0x4E00, 0x4E00 + 440)))) < 50 * usual
+
+
+def test_many_slow_patterns_share_one_deadline() -> None:
+    slow = [SafePattern(r"\s+$") for _ in range(40)]
+    spaces = " " * 50_000 + "!"
+    begun = time.process_time()
+    slow[0].found_in(spaces)
+    one = time.process_time() - begun
+    begun = time.process_time()
+    assert not any_found(slow, spaces, spaces)
+    assert time.process_time() - begun < 5 * one
+
+
+@pytest.mark.parametrize(
+    "source",
+    [r"(?:\d+\.)+\d", r"^([a-z]+,)*[a-z]+$", r"(?:[0-9a-f]{2}:){5}", r"(?:foo|bar)+", r"(a+)?b"],
+)
+def test_repetitions_that_can_be_told_apart_are_taken(source: str) -> None:
+    assert SafePattern(source).source == source
 
 
 @pytest.mark.parametrize(

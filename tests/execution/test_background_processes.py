@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from fakes.toolbox import PATH, gone, local_environment
-from hermes.domain.errors import Conflict, HermesError, NotFound
+from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.host import background
-from hermes.execution.host.background import OutputWatch
+from hermes.execution.host.watch import OutputWatch
 from hermes.testing import FakeClock
 
 
@@ -147,18 +148,89 @@ async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
     assert notices.empty(), quiet
 
 
+async def looked_through(watch: OutputWatch) -> int:
+    """Wait until everything has been looked at; return how often the loop came round meanwhile."""
+    rounds, over = 0, asyncio.Event()
+    watch.then(over.set)
+    while not over.is_set():
+        rounds += 1
+        await asyncio.sleep(0)
+    return rounds
+
+
 async def test_watching_is_given_up_when_it_becomes_a_flood() -> None:
     clock = FakeClock()
     told: list[str] = []
-    watch = OutputWatch(("x",), clock, told.append)
+    watch = OutputWatch([SafePattern("x")], clock, told.append)
     watch.feed("x1\nx2")
+    await looked_through(watch)
     assert told == ["printed a line you watch for: x1"]
     clock.advance(20)
     watch.feed("\n")
+    await looked_through(watch)
     assert told[1:] == ["printed a line you watch for: x2"]
     watch.feed("x\nx\nx\nx\n")
+    await looked_through(watch)
     assert len(told) == 3
     assert "no longer watched" in told[2]
+
+
+async def test_what_is_watched_for_is_of_bounded_number_and_can_be_used(
+    env: LocalEnvironment,
+) -> None:
+    def watched(*patterns: str) -> ShellRun:
+        return ShellRun(script="exec sleep 60", watch_patterns=patterns)
+
     for unusable in ("(", "(a+)+$"):
         with pytest.raises(HermesError, match="cannot be used"):
-            OutputWatch((unusable,), clock, told.append)
+            await env.spawn(watched("fine", unusable))
+    with pytest.raises(UsageError, match="at most 8"):
+        await env.spawn(watched(*"abcdefghi"))
+    started = [await env.spawn(watched(*"abcdefgh")) for _ in range(4)]
+    with pytest.raises(Conflict, match="32 patterns are watched for already"):
+        await env.spawn(watched("i"))
+    await env.kill(started[0].id)
+    await env.spawn(watched("i"))
+
+
+async def test_matching_leaves_the_loop_to_others() -> None:
+    told: list[str] = []
+    slow = [SafePattern(r"a[^b]*\d" + "x" * n) for n in range(8)]
+    watch = OutputWatch(slow, FakeClock(), told.append)
+    watch.feed(f"{'a' * 3500}\n" * 100 + "\n".join(f"{'a' * 3500}{n}" for n in range(9)))
+    assert told == []
+    assert await looked_through(watch) > 50
+
+
+async def test_a_flood_without_matches_is_looked_at_once_for_each_line() -> None:
+    told: list[str] = []
+    patterns = [_Counting(each) for each in "bcdefghi"]
+    watch = OutputWatch(patterns, FakeClock(), told.append)
+    watch.feed("\n" * 500_000)
+    await looked_through(watch)
+    assert sum(each.searches for each in patterns) == len(patterns)
+    watch.feed("found\n")
+    await looked_through(watch)
+    assert told == ["printed a line you watch for: found"]
+
+
+async def test_what_waits_to_be_looked_at_is_bounded_and_what_is_left_out_is_said() -> None:
+    told: list[str] = []
+    watch = OutputWatch([SafePattern("first|last")], FakeClock(), told.append)
+    watch.feed("first\n")
+    for _ in range(20):
+        watch.feed("x" * 99_999 + "\n")
+    watch.feed("last\n")
+    await looked_through(watch)
+    assert told == [
+        "prints more than can be watched; some lines were not looked at.",
+        "printed a line you watch for: last",
+    ]
+
+
+class _Counting(SafePattern):
+    searches = 0
+
+    def found_in(self, text: str, seconds: float = 1.0) -> bool:
+        self.searches += 1
+        return super().found_in(text, seconds)

@@ -39,7 +39,7 @@ class TerminalArgs(Struct, frozen=True, kw_only=True):
         False
     )
     watch_patterns: Annotated[
-        list[str], Meta(description="Background: tell me when a line matches a regex")
+        list[str], Meta(description="Background: tell me when a line matches a regex; at most 8")
     ] = []
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hermes.domain.errors import Conflict, NotFound
-from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessInfo, ShellRun
 from hermes.execution.host.output import OutputFilter, Rolling
 from hermes.execution.host.process import ChildProcess, Startable
+from hermes.execution.host.watch import OutputWatch, read_patterns
 
 MAX_PROCESSES = 64
 BUFFER_CHARS = 200_000
@@ -31,6 +31,7 @@ class _Process(Struct, kw_only=True):
     text: OutputFilter
     output: Rolling
     child: ChildProcess
+    watch: OutputWatch
     outside: bool = False
     listed: bool = True
     ended_at: float | None = None
@@ -64,6 +65,10 @@ class BackgroundProcesses:
         running = (p.started_at for p in self._processes.values() if p.child.running)
         return min(running, default=None)
 
+    @property
+    def _watched(self) -> int:
+        return sum(p.watch.patterns for p in self._processes.values() if p.child.running)
+
     async def spawn(
         self,
         launch: Startable,
@@ -74,7 +79,7 @@ class BackgroundProcesses:
         process_id = f"proc_{secrets.token_hex(4)}"
         text, output = OutputFilter(), Rolling(BUFFER_CHARS)
         watch = OutputWatch(
-            command.watch_patterns,
+            await read_patterns(command.watch_patterns, self._watched),
             self._clock,
             lambda what: self._notify(process_id, f"Background process {process_id} {what}", None),
         )
@@ -93,23 +98,27 @@ class BackgroundProcesses:
             text=text,
             output=output,
             child=await launch.start(take),
+            watch=watch,
             outside=command.outside,
             listed=command.listed,
         )
         self._processes[process.id] = process
         if command.listed:
             process.child.when_exited(
-                lambda: self._tell_end(process, aloud=command.notify_on_complete)
+                lambda: self._ended(process, aloud=command.notify_on_complete)
             )
         return process.info()
 
-    def _tell_end(self, process: _Process, *, aloud: bool) -> None:
+    def _ended(self, process: _Process, *, aloud: bool) -> None:
         if process.id not in self._processes:
             return  # ended because the session did
         if not aloud:
             self._notify(process.id, "", process.child.exit_code)
             return
         process.child.drain()
+        process.watch.then(lambda: self._tell_end(process))
+
+    def _tell_end(self, process: _Process) -> None:
         output, _ = process.output.since(process.output.end - NOTICE_CHARS)
         self._notify(
             process.id,
@@ -147,6 +156,8 @@ class BackgroundProcesses:
 
     async def close(self, grace: float) -> None:
         processes, self._processes = list(self._processes.values()), {}
+        for process in processes:
+            process.watch.close()
         async with asyncio.TaskGroup() as group:
             for process in processes:
                 group.create_task(process.child.close(grace))
@@ -184,45 +195,3 @@ class BackgroundProcesses:
                     hint="Kill one of them first.",
                 )
             del self._processes[min(finished, key=lambda p: p.ended_at or 0.0).id]
-
-
-QUIET_SECONDS = 15.0
-MAX_STRIKES = 3
-_MAX_LINE = 4000
-
-
-class OutputWatch:
-    """Calls `tell` with lines that match one of `patterns`."""
-
-    def __init__(
-        self, patterns: tuple[str, ...], clock: Clock, tell: Callable[[str], None]
-    ) -> None:
-        self._patterns = [SafePattern(pattern) for pattern in patterns]
-        self._clock = clock
-        self._tell = tell
-        self._rest = ""
-        self._quiet_until = 0.0
-        self._strikes = 0
-
-    def feed(self, text: str) -> None:
-        if not self._patterns:
-            return
-        *lines, rest = (self._rest + text).split("\n")
-        self._rest = rest[-_MAX_LINE:]
-        for line in lines:
-            if any(pattern.found_in(line[:_MAX_LINE]) for pattern in self._patterns):
-                self._matched(line[:_MAX_LINE])
-            for slow in [pattern for pattern in self._patterns if pattern.too_slow]:
-                self._patterns.remove(slow)
-                self._tell(f"is no longer watched for {slow.source!r}: the pattern takes too long.")
-
-    def _matched(self, line: str) -> None:
-        now = self._clock.monotonic()
-        if now >= self._quiet_until:
-            self._quiet_until = now + QUIET_SECONDS
-            self._tell(f"printed a line you watch for: {line.strip()}")
-            return
-        self._strikes += 1
-        if self._strikes == MAX_STRIKES:
-            self._patterns = []
-            self._tell("prints lines you watch for too often; they are no longer watched.")

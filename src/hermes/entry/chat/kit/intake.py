@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from hermes.control.admission.approval_replies import is_clear_answer
 from hermes.domain.inbound import ChatKind, InboundMessage, Sender
+from hermes.domain.patterns import any_found
 from hermes.domain.ports.platform import (
     ButtonPress,
     FailureAction,
@@ -90,7 +91,7 @@ def _addressed(item: Heard, settings: ChatSettings) -> bool:
         return True
     if _listed(settings.free_response_chats, message.chat.id, message.chat.id, message.thread_id):
         return True
-    return any(pattern.found_in(message.text) for pattern in settings.mention_patterns)
+    return any_found(settings.mention_patterns, message.text)
 
 
 def _listed(names: frozenset[str], alone: str | None, chat_id: str, thread_id: str | None) -> bool:

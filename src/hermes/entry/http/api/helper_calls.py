@@ -30,7 +30,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.messages import AssistantMessage, Message, UserMessage
-from hermes.domain.patterns import SafePattern
+from hermes.domain.patterns import SafePattern, any_found
 from hermes.entry.http.api.conversation import ChatMessage
 from hermes.entry.http.endpoint import CallHeaders
 from hermes.entry.http.errors import Problem
@@ -118,7 +118,7 @@ def _recognised(messages: Sequence[ChatMessage], patterns: Sequence[SafePattern]
         if text and shape.fits(text.lstrip()):
             return shape.task
     texts = [text for text in (only, system) if text]
-    if only is not None and any(each.found_in(text) for each in patterns for text in texts):
+    if only is not None and any_found(patterns, *texts):
         return "helper"
     return None
 
