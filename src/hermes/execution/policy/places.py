@@ -167,7 +167,7 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 # --- which paths a command writes ---
 
-_SILENT = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+|zero|full|tcp/|udp/)")
+_SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
 _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
 

@@ -48,7 +48,7 @@ from hermes.execution.policy.nested import (
 )
 from hermes.execution.policy.network import READS_SECRET, is_store
 from hermes.execution.policy.places import join
-from hermes.execution.policy.rules import changes_programs
+from hermes.execution.policy.rules import changes_programs, is_interpreter
 from hermes.execution.policy.syntax import COMPUTED
 
 COMPUTED_NAME = opaque("the name of the command is computed")
@@ -124,6 +124,8 @@ class Walk:
         self.made = MadeFiles(ground)
         self.exported: set[str] = set()
         self.exports_all = False
+        self._files_found: set[str] = set()
+        """Variables of loops over what globs find."""
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
@@ -246,6 +248,8 @@ class Walk:
         if len(fields) > MAX_ROUNDS or not fields:
             self._taken.add(name)
         self._assigned = True
+        if any(c in field for field in fields for c in "*?["):
+            self._files_found.add(name)
         for field in [COMPUTED] if name in self._taken else fields:
             self._set(name, field)
             values[name] = field
@@ -327,6 +331,8 @@ class Walk:
             argv = [COMPUTED if inner else UNKNOWN]
         if node.words and not node.words[0].static():
             self.findings.append(COMPUTED_NAME)
+        if any(is_interpreter(base_name(word)) for word in argv):
+            self._files_as_code(node.words, argv)
         branch = self.variables.branch
         if assigns and argv and argv[0] not in SETTERS:
             # For this command alone.
@@ -338,6 +344,13 @@ class Walk:
         fields = {"writes": writes, "reads": reads, "feed": feed, "inner": inner}
         self._emit(self._command(name, args=tuple(args), assigns=tuple(assigns), **fields))
         self.variables.branch = branch
+
+    def _files_as_code(self, words: tuple[syntax.Word, ...], argv: list[str]) -> None:
+        """Note whether the names of files that a loop finds are put into code."""
+        code = argv[0] == "eval" or any(a[:1] == "-" and a[-1:] in "ceE" for a in argv)
+        parts = [part for word in words if code or len(word.parts) > 1 for part in word.parts]
+        if {part.name for part in parts if isinstance(part, syntax.Param)} & self._files_found:
+            self.findings.append(opaque("the name of a file would be run as code"))
 
     def _assign(self, name: str, value: str) -> None:
         self._assigned = True
