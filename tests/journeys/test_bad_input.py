@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakes.command import Hermes, Outcome
-from fakes.model import FakeModelServer, Script, Step
+from fakes.model import Call, FakeModelServer, Script, Step
 
 
 def explained(outcome: Outcome, *words: str) -> None:
@@ -152,3 +152,17 @@ async def test_an_unknown_session(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["chat", "-q", "  "], ["chat", "-q", "-"]])
 async def test_an_empty_question(tmp_path: Path, arguments: list[str]) -> None:
     explained(await Hermes(tmp_path).run(*arguments), "empty")
+
+
+async def test_a_call_that_is_nested_too_deeply_costs_neither_its_turn_nor_the_next(
+    tmp_path: Path,
+) -> None:
+    deep = f'{{"command": {"[" * 3000}{"]" * 3000}}}'
+    call = Step(calls=[Call(name="terminal", arguments=deep)])
+    async with FakeModelServer(Script(steps=[call])) as it:
+        hermes = Hermes(tmp_path, it.base_url)
+        first = await hermes.run("chat", "-q", "one")
+        second = await hermes.run("chat", "-c", "-q", "two")
+        assert "not a JSON object" in str(it.requests[1].body)
+    assert (first.code, first.out.strip()) == (0, "ok"), first.err
+    assert (second.code, second.out.strip()) == (0, "ok"), second.err

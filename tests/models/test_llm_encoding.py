@@ -251,6 +251,19 @@ def test_anthropic_skips_empty_answers_and_always_begins_with_the_user() -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_stored_call_that_is_nested_too_deeply_does_not_break_its_history(mode: ApiMode) -> None:
+    deep = f'{{"command": {"[" * 3000}{"]" * 3000}}}'
+    call = ToolCall(id="c1", name="terminal", arguments=deep)
+    messages = (
+        UserMessage(content="a"),
+        AssistantMessage(tool_calls=(call,)),
+        ToolMessage(call_id="c1", name="terminal", content="no"),
+        UserMessage(content="b"),
+    )
+    assert "malformed_arguments" in json.dumps(encode(mode, messages))
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_reasoning_of_another_protocol_is_not_replayed(mode: ApiMode) -> None:
     foreign = Reasoning(text="t", details=({"type": "alien", "x": "secret"},), protocol="other")
     messages = (

@@ -37,6 +37,18 @@ def test_what_is_not_an_object_stays_as_it_is(text: str) -> None:
     assert repair_arguments(text) == text
 
 
+@pytest.mark.parametrize(
+    "deep", ["[" * 3000 + "]" * 3000, "[" * 3000, '{"a":' * 900 + "1" + "}" * 900]
+)
+def test_what_is_nested_too_deeply_is_kept_as_a_string(deep: str) -> None:
+    kept = json.loads(repair_arguments(f'{{"command": {deep}}}'))
+    assert isinstance(kept, str)
+    assert kept.startswith('{"command": ' + deep[:5])
+    assert len(kept) <= 2000
+    brackets = json.dumps({"code": "[" * 5000})
+    assert repair_arguments(brackets) == brackets
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
     lambda inner: (

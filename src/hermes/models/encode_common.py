@@ -160,7 +160,7 @@ def object_arguments(arguments: str) -> str:
     """
     try:
         _object_decoder.decode(arguments)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return encode_json({"malformed_arguments": arguments[:2000]}).decode()
     return arguments
 

@@ -17,8 +17,10 @@ import msgspec
 
 from hermes.domain.ids import new_call_id
 from hermes.domain.messages import ToolCall
+from hermes.domain.nesting import nested_too_deeply
 
 _MAX_REPAIR_CHARS = 200_000
+_KEPT_CHARS = 2000
 _FENCE = re.compile(r"^\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*$", re.DOTALL)
 _LITERALS = {"True": "true", "False": "false", "None": "null"}
 _WORD = re.compile(r"[A-Za-z_]+")
@@ -37,7 +39,17 @@ def repair_calls(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
 
 
 def repair_arguments(text: str) -> str:
-    """Return a JSON object if `text` is one or can be mended into one, else `text`."""
+    """Return a JSON object if `text` is one or can be mended into one, else `text`.
+
+    What is nested too deeply would break whoever reads the history: its beginning, as a string.
+    """
+    found = _repaired(text)
+    if nested_too_deeply(found.encode("utf-8", "replace")):
+        return msgspec.json.encode(found[:_KEPT_CHARS].encode("utf-8", "replace").decode()).decode()
+    return found
+
+
+def _repaired(text: str) -> str:
     if _is_object(text):
         return text
     stripped = text.strip()
@@ -155,7 +167,7 @@ class _Slot:
     def complete(self) -> bool:
         try:
             msgspec.json.decode("".join(self.arguments), type=msgspec.Raw)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return False
         return True
 

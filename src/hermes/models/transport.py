@@ -75,7 +75,7 @@ class Transport:
             raise WireFault(patience.complaint(), kind=FailureKind.TIMEOUT) from error
         except FrameTooLarge as error:
             raise WireFault("One event is too large.", kind=FailureKind.MALFORMED) from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise WireFault(str(error), kind=FailureKind.MALFORMED) from error
         except (
             _http1().NoConnection,
@@ -405,7 +405,7 @@ def _http_fault(status: int, headers: dict[str, str], body: bytes) -> WireFault:
 def _error_text(body: bytes) -> tuple[str, str]:
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return body.decode("utf-8", "replace"), ""
     if isinstance(document, list) and document:
         document = document[0]

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import UsageError
+from hermes.domain.nesting import nested_too_deeply
 from hermes.domain.ports.execution import ShellRun
 from hermes.domain.tools import ToolContext, ToolResult, ToolSpec
 
@@ -106,7 +107,7 @@ def _ordered(schema: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def parse_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object in `text`; None if it holds anything else, or far too much."""
-    if len(text) > MAX_ARGUMENTS:
+    if len(text) > MAX_ARGUMENTS or nested_too_deeply(text.encode("utf-8", "replace")):
         return None
     try:
         value = msgspec.json.decode(text or "{}")

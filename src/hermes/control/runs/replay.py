@@ -6,8 +6,7 @@ The content is the same as when it happened; the deltas are whole messages.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from hermes.agent.tools.define import parse_object
 from hermes.domain.events import (
     MessageCompleted,
     ReasoningDelta,
@@ -133,7 +132,7 @@ def _reply(message_id: int, message: AssistantMessage) -> Iterator[TurnEvent]:
 
 
 def _call(call: ToolCall, result: ToolMessage | None) -> Iterator[TurnEvent]:
-    arguments = _arguments(call.arguments)
+    arguments = parse_object(call.arguments) or {}
     yield ToolStarted(
         call_id=call.id,
         name=call.name,
@@ -151,11 +150,3 @@ def _call(call: ToolCall, result: ToolMessage | None) -> Iterator[TurnEvent]:
             preview=output[:PREVIEW_CHARS],
             output=output,
         )
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct, inspect
 
+from hermes.domain.nesting import nested_too_deeply
 from hermes.entry.http.endpoint import CallHeaders, Endpoint
 from hermes.entry.http.errors import Problem
 
@@ -57,11 +58,6 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLACE = re.compile(r"(?P<what>.*?) - at `(key in )?\$(?P<path>.*)`\Z", re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 """The escape itself, not a backslash followed by `u0000`."""
-_MAX_DEPTH = 100
-"""Levels of a body; what is nested almost too deeply to be read cannot be wrapped and written."""
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_SQUARE = bytes.maketrans(b"{}", b"[]")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
 
 
@@ -219,7 +215,7 @@ class BodyPlan:
             raise Problem(400, text, code="invalid_json") from None
         except RecursionError:
             raise _too_deep() from None
-        if _depth(body) > _MAX_DEPTH:
+        if nested_too_deeply(body):
             raise _too_deep()
         return value
 
@@ -265,16 +261,6 @@ def _explain(text: str) -> tuple[str, str | None]:
         path = f"{path}.{missing['name']}" if path else missing["name"]
     said = what[:1].lower() + what[1:]
     return (f"{said} at `{path}`" if path else said), path or None
-
-
-def _depth(body: bytes) -> int:
-    """Return how deeply valid JSON is nested, at most one more than is allowed; 0 if not much."""
-    if body.count(b"[") + body.count(b"{") <= _MAX_DEPTH:
-        return 0
-    brackets, depth = _STRINGS.sub(b"", body).translate(_SQUARE, _NO_BRACKETS), 0
-    while brackets and depth <= _MAX_DEPTH:  # one level of innermost pairs after the other
-        brackets, depth = brackets.replace(b"[]", b""), depth + 1
-    return depth
 
 
 def _too_deep() -> Problem:

@@ -252,7 +252,7 @@ def _short_form(call: ToolCall) -> str:
     tag = next((form.tag for form in FORMS if form.tool == call.name), "")
     try:
         return tag and f"{tag}{json.loads(call.arguments or '{}').get('path', '.')}"
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""
 
 
