@@ -348,8 +348,8 @@ class Walk:
     def _files_as_code(self, words: tuple[syntax.Word, ...], argv: list[str]) -> None:
         """Note whether the names of files that a loop finds are put into code."""
         code = argv[0] == "eval" or any(a[:1] == "-" and a[-1:] in "ceE" for a in argv)
-        parts = [part for word in words if code or len(word.parts) > 1 for part in word.parts]
-        if {part.name for part in parts if isinstance(part, syntax.Param)} & self._files_found:
+        parts = [part for word in words for part in word.parts if isinstance(part, syntax.Param)]
+        if code and {part.name for part in parts} & self._files_found:
             self.findings.append(opaque("the name of a file would be run as code"))
 
     def _assign(self, name: str, value: str) -> None:
