@@ -1,6 +1,8 @@
 """References are put into the message, bounded, and never with secrets."""
 
+import asyncio
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -29,6 +31,29 @@ async def test_a_file_is_put_below_the_message(reader: ReferenceReader, tmp_path
 
     assert expanded.added == ("\nReferenced above:\n\n@file:a.py\n```\nx = 1\n```")
     assert expanded.problems == ()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder"])
+async def test_what_is_no_regular_file_is_refused_and_not_waited_for(
+    reader: ReferenceReader, tmp_path: Path, kind: str
+) -> None:
+    place = tmp_path / kind
+    match kind:
+        case "pipe":
+            os.mkfifo(place)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(str(place))
+        case "device":
+            place.symlink_to("/dev/zero")
+        case "folder":
+            place.mkdir()
+    async with asyncio.timeout(10):
+        expanded = await reader.expand(f"@file:{kind} x")
+        with pytest.raises(HermesError):
+            await image_file(kind, tmp_path)
+    assert expanded.added == ""
+    assert expanded.problems
 
 
 async def test_some_lines_of_a_file(reader: ReferenceReader, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.entry.terminal.tty import run_program
+from hermes.entry.terminal.tty import read_regular, run_program
 
 FILE_CHARS = 100_000
 TOTAL_CHARS = 300_000
@@ -128,8 +128,7 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
         if is_secret(real) or is_secret(path):
             raise UsageError("it looks like a file with secrets and is not sent.")
         try:
-            with real.open("rb") as file:
-                data = file.read(FILE_CHARS * 4 + 1)
+            data = read_regular(real, FILE_CHARS * 4 + 1)
         except OSError as error:
             raise NotFound(f"it cannot be read ({error.strerror}).") from error
         if b"\x00" in data[:8192]:

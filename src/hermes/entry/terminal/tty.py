@@ -11,6 +11,7 @@ import base64
 import os
 import shutil
 import signal
+import stat
 import sys
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,13 +161,22 @@ async def image_file(name: str, cwd: Path) -> Attachment:
 def _image_file(name: str, cwd: Path) -> Attachment:
     path = cwd / Path(name).expanduser()
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_IMAGE_BYTES + 1)
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}.") from error
     media_type = _checked(data, str(path))
     return Attachment(
         kind="image", path=str(path), name=path.name, media_type=media_type, size=len(data)
     )
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the beginning of a file; a pipe or a device would be waited for, or never end."""
+    unwaiting = os.O_NONBLOCK
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | unwaiting)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UsageError("it is not a regular file.")
+        return file.read(most)
 
 
 def _checked(data: bytes, where: str) -> str:
