@@ -38,32 +38,39 @@ _BREAKS = frozenset(
     | {"/tr", "/section", "/article"}
 )
 _BLANKS = re.compile(r"[ \t]+")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _METADATA = frozenset({"100.100.100.200", "fd00:ec2::254"})
 """Where clouds hand out credentials, besides the link-local addresses."""
-_COMPATIBLE = ipaddress.ip_network("::/96")
+_ENDING_IN_IPV4 = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+"""Of compatible and translated addresses."""
 
 
 def is_public(address: str) -> bool:
     """Tell whether an address is out on the internet, also if it carries another inside."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-        if found in _NAT64 or found in _COMPATIBLE:
-            inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
-        carried = [each for each in inside if each is not None]
-        if found.is_site_local:
-            return False
-        if carried:
-            return all(is_public(str(each)) for each in carried)
+    if isinstance(found, ipaddress.IPv6Address) and found.is_site_local:
+        return False
+    if carried := _carried(found):
+        return all(is_public(str(each)) for each in carried)
     return found.is_global and not (found.is_multicast or found.is_reserved)
 
 
 def is_not_of_the_host(address: str) -> bool:
     """Tell whether an address may be fetched where private ones are: not the cloud's own."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    return not (mapped or found).is_link_local and str(mapped or found) not in _METADATA
+    reached = (found, *_carried(found))
+    return not any(each.is_link_local or str(each) in _METADATA for each in reached)
+
+
+def _carried(
+    found: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> list[ipaddress.IPv4Address]:
+    """Return the addresses that one of another form stands for, or leads through."""
+    if isinstance(found, ipaddress.IPv4Address):
+        return []
+    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if any(found in each for each in _ENDING_IN_IPV4):
+        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    return [each for each in inside if each is not None]
 
 
 def blocked(blocklist: WebsiteBlocklist, host: str) -> bool:

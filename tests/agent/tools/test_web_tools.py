@@ -1,6 +1,7 @@
 """web_search and web_extract against a web on loopback, and what may not be reached."""
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -136,7 +137,17 @@ async def test_private_pages_are_read_where_the_operator_allows_them(tmp_path: P
         assert "Herons" in await tools.text("web_extract", urls=[f"{url}/article"])
         text = await tools.text("web_extract", urls=["http://169.254.169.254/"])
         assert "private network" in text
-    assert not is_not_of_the_host("::ffff:169.254.169.254")
+
+
+@pytest.mark.parametrize("metadata", ["169.254.169.254", "100.100.100.200"])
+def test_the_metadata_of_a_cloud_is_refused_in_every_form_of_its_address(metadata: str) -> None:
+    number = int(ipaddress.IPv4Address(metadata))
+    mapped = ("::ffff:0:0", "::", "64:ff9b::", "64:ff9b:1::")
+    forms = [str(ipaddress.IPv6Address(int(ipaddress.ip_address(p)) + number)) for p in mapped]
+    forms += [str(ipaddress.IPv6Address((0x2002 << 112) + (number << 80)))]
+    assert not any(is_not_of_the_host(form) for form in (metadata, *forms))
+    others = ("10.0.0.1", "::1", "fd00::1", "64:ff9b::a00:1", "2002:a00:1::", "192.168.1.9")
+    assert all(is_not_of_the_host(each) for each in others)
 
 
 SEARCHES = {

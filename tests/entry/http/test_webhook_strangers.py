@@ -69,6 +69,12 @@ async def test_a_page_of_a_stranger_is_refused_also_with_a_signature(tmp_path: P
         {"content-type": "text/plain;charset=UTF-8"},
         {"content-type": "Multipart/Form-Data; boundary=x"},
         {"host": "hooks.example"},
+        {"x-forwarded-for": "203.0.113.5"},
+        {"X-Forwarded-Host": "hooks.example"},
+        {"forwarded": "for=203.0.113.5"},
+        {"cf-connecting-ip": "203.0.113.5"},
+        {"x-real-ip": "127.0.0.1"},
+        {"via": "1.1 tunnel"},
     ],
 )
 async def test_without_authentication_nothing_is_taken_that_a_browser_or_a_tunnel_could_bring(

@@ -136,12 +136,18 @@ class Guards:
 
 
 _NEED_NO_PREFLIGHT = {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
+_FORWARDED = re.compile(
+    rb"forwarded|via|(x-)?forwarded-.*|(x-)?(real|client|true-client|original|cluster-client)-.*"
+    rb"|cf-.*|cdn-.*|ngrok-.*|fastly-.*|fly-.*|tailscale-.*"
+)
+"""Headers that proxies and tunnels add, whatever they do to the host."""
 
 
 def local_program(heads: Headers) -> bool:
     """Tell whether a request was made on this machine, and by nothing that a web page can use.
 
-    A page of a stranger can make a browser here send forms and plain text without asking first.
+    What was forwarded was made elsewhere. A page of a stranger can make a browser here send forms
+    and plain text without asking first.
     """
     kind = heads.get(b"content-type", b"").partition(b";")[0].strip().lower()
     return (
@@ -149,6 +155,7 @@ def local_program(heads: Headers) -> bool:
         and b"origin" not in heads
         and heads.get(b"sec-fetch-site", b"none") in {b"none", b"same-origin"}
         and kind not in _NEED_NO_PREFLIGHT
+        and not any(_FORWARDED.fullmatch(name) for name in heads)
     )
 
 
