@@ -47,3 +47,18 @@ async def test_a_new_session_is_told_the_soul_and_the_memories(tmp_path: Path) -
     limits = Settings(memory=Memory(memory_char_limit=9, user_char_limit=9))
     found = await FileIdentity(LiveSettings(limits)).snapshot(profile)
     assert found == IdentitySnapshot(soul="I am Hermes.", memory="likes tea")
+
+
+async def test_a_session_that_begins_after_a_change_is_told_of_it(tmp_path: Path) -> None:
+    profile = AgentProfile(
+        id="main", home=tmp_path, workspace=tmp_path, provider="p", model="m", toolsets=()
+    )
+    identity, soul = FileIdentity(LiveSettings(Settings())), tmp_path / "SOUL.md"
+    assert (await identity.snapshot(profile)).soul is None
+    for told in ("I am Hermes.", "I am Apollo."):
+        (tmp_path / "new").write_text(told, encoding="utf-8")
+        (tmp_path / "new").replace(soul)
+        assert (await identity.snapshot(profile)).soul == told
+        assert (await identity.snapshot(profile)).soul == told
+    soul.unlink()
+    assert (await identity.snapshot(profile)).soul is None

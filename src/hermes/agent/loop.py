@@ -32,6 +32,7 @@ from hermes.domain.events import (
     SteerTaken,
     TextDelta,
     TextReset,
+    TurnFinished,
     TurnStream,
     UsageReported,
 )
@@ -52,9 +53,10 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
+from hermes.domain.runs import RunEnding
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import Need
-from hermes.domain.turn import SAMPLING
+from hermes.domain.turn import SAMPLING, TurnState
 from hermes.domain.usage import estimate_message, estimate_tokens
 
 log = logging.getLogger(__name__)
@@ -209,6 +211,8 @@ class TurnLoop:
         called = (reply.tool_calls for reply in replies if isinstance(reply, AssistantMessage))
         self._call_ids = {call.id for calls in called for call in calls}
         self._listener = StreamListener(services, job.stream, self._streams_call)
+        self._new_prompt = scope.session.system_prompt if scope.new_prompt else None
+        """The system prompt until the session has it."""
         self.usage = scope.used.usage
         self.cost_usd: float | None = scope.used.cost_usd
         self.model_calls = scope.used.calls
@@ -247,6 +251,8 @@ class TurnLoop:
     async def close_history(self) -> None:
         """Keep the text of a cut-off reply and give every open call a result."""
         ledger, turn, partial = self._services.ledger, self._job.turn, self._listener.text
+        if self._new_prompt is not None:
+            await durable(ledger.freeze_prompt(self.scope.session.id, self._new_prompt))
         if partial.strip():
             text = self._services.redact(partial)
             cut = AssistantMessage(text=text, finish=FinishReason.INTERRUPTED)
@@ -255,9 +261,12 @@ class TurnLoop:
 
     async def count_children(self) -> None:
         """Add what the child turns used that a tool waited for: the ledger knows them all."""
-        if self._used_tools and Need.SPAWN in self.scope.capabilities.granted:
+        if self._has_children():
             used = await self._services.ledger.usage_of_turn(self._job.turn.id)
             self.usage, self.cost_usd, self.model_calls = used.usage, used.cost_usd, used.calls
+
+    def _has_children(self) -> bool:
+        return self._used_tools and Need.SPAWN in self.scope.capabilities.granted
 
     def _allowed_continuations(self) -> int:
         """Return how often an answer that was cut off by its length is continued."""
@@ -420,19 +429,26 @@ class TurnLoop:
         ledger, now = self._services.ledger, self._services.clock.now()
         owner = (self._job.profile.id, self.scope.session.id, turn_id)
         record = usage_record(reply, "turn", *owner, at=now)
-        ends = not message.tool_calls and message.finish is not FinishReason.LENGTH
+        last = not message.tool_calls and message.finish is not FinishReason.LENGTH
+        answer = "".join((*self._answer, message.text)) if last else None
+        self._account(reply)
+        # What was taken out of the text must not be read in its tokens.
+        self.logprobs = reply.logprobs if message.text == reply.message.text else ()
+        ends = (self._ending(answer) or True) if answer is not None else False
 
         async def commit() -> StoredMessage:
-            stored = await ledger.record_reply(turn_id, message, record, now, ends=ends)
-            self.answer = "".join((*self._answer, message.text)) if ends else None
+            prompt = self._new_prompt
+            stored = await ledger.record_reply(
+                turn_id, message, record, now, ends=ends, prompt=prompt
+            )
+            self.answer, self._new_prompt = answer, None
+            if isinstance(ends, RunEnding):
+                ends.kept = True
             return stored
 
         stored = await durable(commit())
         self._listener.clear()
         self._history.append(stored)
-        self._account(reply)
-        # What was taken out of the text must not be read in its tokens.
-        self.logprobs = reply.logprobs if message.text == reply.message.text else ()
         stream.emit(MessageCompleted(message_id=stored.id, message=message))
         stream.emit(
             UsageReported(
@@ -440,6 +456,22 @@ class TurnLoop:
                 cost_usd=reply.cost_usd,
                 context_tokens=self._context_tokens,
                 context_window=self._model.info.context_window,
+            )
+        )
+
+    def _ending(self, answer: str) -> RunEnding | None:
+        """Return the run that ends with the turn, if all is known that it is told."""
+        closing = self._job.control.closing
+        if closing is None or self._has_children():
+            return None
+        return closing(
+            TurnFinished(
+                outcome=TurnState.DONE,
+                text=answer,
+                usage=self.usage,
+                cost_usd=self.cost_usd,
+                model_calls=self.model_calls,
+                logprobs=self.logprobs,
             )
         )
 

@@ -121,7 +121,9 @@ class TurnScope(Struct, frozen=True, kw_only=True):
 
     job: TurnJob
     session: Session
-    """With its system prompt, which is frozen by now."""
+    """With its system prompt."""
+    new_prompt: bool = False
+    """The session keeps it from the first reply on."""
     model: Model
     tools: ToolRunner
     callable: ToolRunner | None = None

@@ -14,7 +14,7 @@ from hermes.agent.loop import TurnLoop
 from hermes.agent.prompt import build_prompt, gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope, durable
 from hermes.agent.side_calls import TitleMaker
-from hermes.agent.tools.tool_search import searchable
+from hermes.agent.tools.tool_search import ToolWeights, searchable
 from hermes.agent.tools.wrappers import ClientSide, Filtered
 from hermes.domain.errors import Explained, HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnJob, TurnStarted
@@ -25,6 +25,7 @@ from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import TurnUsage, Usage
+from hermes.domain.wording import clean_text
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +39,13 @@ class TurnRunner:
     def __init__(self, services: AgentServices) -> None:
         self._services = services
         self._titles = TitleMaker(services)
+        self._weights = ToolWeights()
         self._untitled: set[str] = set()
         """Sessions whose turn has ended and that had no title when it began."""
 
     async def run(self, job: TurnJob) -> None:
         """Run a turn to its end; everything it reports goes into its stream."""
-        attempt = _Attempt(self._services, job)
+        attempt = _Attempt(self._services, job, self._weights)
         await attempt.run()
         if attempt.untitled:
             self._untitled.add(job.turn.session_id)
@@ -60,9 +62,10 @@ class TurnRunner:
 
 
 class _Attempt:
-    def __init__(self, services: AgentServices, job: TurnJob) -> None:
+    def __init__(self, services: AgentServices, job: TurnJob, weights: ToolWeights) -> None:
         self._services = services
         self._job = job
+        self._weights = weights
         self._loop: TurnLoop | None = None
         """None until the session, its model and its tools are loaded."""
 
@@ -134,14 +137,17 @@ class _Attempt:
             if allowed is not None:
                 tools = Filtered(tools, allowed)
         whole, limits = tools, services.settings().tools.tool_search
-        tools = searchable(tools, limits, model.info.context_window)
-        if session.system_prompt is None:
-            session = await self._freeze_prompt(session, model, tools)
+        tools = searchable(tools, limits, model.info.context_window, self._weights)
+        new_prompt = session.system_prompt is None
+        if new_prompt:
+            prompt = await self._prompt(session, model, tools)
+            session = replace(session, system_prompt=prompt)
         if job.brief.options.client_tools:
             tools = ClientSide(tools, job.brief.options.client_tools)
         scope = TurnScope(
             job=job,
             session=session,
+            new_prompt=new_prompt,
             model=model,
             tools=tools,
             callable=whole,
@@ -150,7 +156,7 @@ class _Attempt:
         )
         return TurnLoop(services, scope, history)
 
-    async def _freeze_prompt(self, session: Session, model: Model, tools: ToolRunner) -> Session:
+    async def _prompt(self, session: Session, model: Model, tools: ToolRunner) -> str:
         """Build the system prompt, which the session then keeps unchanged."""
         services, prompt = self._services, model.info.own_prompt
         if prompt is None:
@@ -158,8 +164,7 @@ class _Attempt:
             inputs = await gather_inputs(services, job.profile, session, model.info.model, tools)
             place = "\n\n".join(filter(None, (job.brief.context.lasting, job.profile.note)))
             prompt = build_prompt(replace(inputs, place=place))
-        frozen = await services.ledger.freeze_prompt(session.id, services.redact(prompt))
-        return replace(session, system_prompt=frozen)
+        return clean_text(services.redact(prompt))
 
     async def _lay_down(self) -> None:
         """Release the open turn for the next process; that resume is not counted against it."""

@@ -242,20 +242,6 @@ class TurnStream:
             await waiter
         return self._events[position:]
 
-    async def linger(self, seconds: float) -> None:
-        """Let events gather for a moment, or to the end if that is sooner."""
-        if self._finished is not None:
-            return
-        loop = asyncio.get_running_loop()
-        end = loop.create_future()
-        timer = loop.call_later(seconds, _wake, end)
-        self._ends.append(end)
-        try:
-            await end
-        finally:
-            timer.cancel()
-            self._ends.remove(end)
-
     async def wait(self) -> TurnFinished:
         if self._finished is None:
             end = asyncio.get_running_loop().create_future()

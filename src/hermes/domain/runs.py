@@ -18,7 +18,7 @@ from hermes.domain.events import TurnEvent
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import Message, ToolCall
 from hermes.domain.session import NewSession
-from hermes.domain.turn import TurnError
+from hermes.domain.turn import NewTurn, Turn, TurnError
 from hermes.domain.usage import Usage
 
 RETRIED_WITHIN = 60.0
@@ -93,6 +93,8 @@ class NewRun(RunTerms, frozen=True, kw_only=True):
     """Opened if the choice needs a new session."""
     message: InboundMessage
     session_key: str
+    turn: NewTurn | None = None
+    """Begun with it if the session is opened for it: nothing else can be in its way there."""
     at: float
 
 
@@ -109,6 +111,15 @@ class RunOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """See `domain.ports.model.ModelReply`."""
     asked: ApprovalRequest | None = None
     """The question that it ended with, for a client that answers in words; its turn waits."""
+
+
+class RunEnding(Struct, kw_only=True):
+    """The outcome of a run that is to be committed with the end of its turn."""
+
+    run_id: str
+    outcome: RunOutcome
+    kept: bool = False
+    """Whether it has been."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -138,6 +149,8 @@ class Run(Struct, frozen=True, kw_only=True):
 class OpenedRun(Struct, frozen=True, kw_only=True):
     run: Run
     entry: InboxEntry
+    turn: Turn | None = None
+    """What has taken the message already."""
     duplicate: bool = False
 
 

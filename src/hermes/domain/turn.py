@@ -7,12 +7,17 @@ the ledger enforces this.
 """
 
 import asyncio
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from hermes.domain.messages import Content, UserMessage
+
+if TYPE_CHECKING:
+    from hermes.domain.events import TurnFinished
+    from hermes.domain.runs import RunEnding
 
 
 class ClientTool(Struct, frozen=True, kw_only=True):
@@ -181,6 +186,8 @@ class TurnControl:
         self.interrupted = False
         self.laid_down = False
         """The process stops in an orderly way: a cancellation is not a crash."""
+        self.closing: Callable[[TurnFinished], RunEnding | None] | None = None
+        """Returns what is owed for the turn if the commit that ends it can meet that too."""
         self._steering: list[tuple[int, UserMessage]] = []
         self._task: asyncio.Task[Any] | None = None
 

@@ -70,6 +70,13 @@ class QuietFileHandler(RotatingFileHandler):
             delay=True,
         )
         self._given_up = False
+        self._line: tuple[logging.LogRecord, str] | None = None
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record once, though the base class asks twice: also for whether it fits."""
+        if self._line is None or self._line[0] is not record:
+            self._line = record, super().format(record)
+        return self._line[1]
 
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
@@ -85,6 +92,7 @@ class QuietFileHandler(RotatingFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         if not self._given_up:
             super().emit(record)
+            self._line = None
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - stdlib's
         """Give up after an error of the disk; a wrong log call costs only its own line."""

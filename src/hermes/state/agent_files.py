@@ -6,6 +6,8 @@ or blank is None.
 """
 
 import asyncio
+import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +20,61 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.settings.live import LiveSettings
 
 MAX_BYTES = 64 * 1024
+MAX_KEPT = 32
+"""Files whose text is kept."""
 MAX_HEAD = 4000
 """Bytes of a skill, of which its head is a part."""
 
 
 class FileIdentity:
+    """Reads them where they have changed; to look whether they have takes less than a thread."""
+
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
+        self._read: dict[str, tuple[object, str | None]] = {}
+        """Path -> how the file was when it was read, and its text."""
 
     async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
-        return await asyncio.to_thread(self._read, HermesHome(root=profile.home), profile.prompt)
-
-    def _read(self, home: HermesHome, prompt: str) -> IdentitySnapshot:
-        limits = self._settings().memory
-        memory = read_text(home.memories_dir / "MEMORY.md") if limits.memory_enabled else None
-        user = read_text(home.memories_dir / "USER.md") if limits.user_profile_enabled else None
+        soul, remembered, known = _places(profile.home)
+        limits, memory, user = self._settings().memory, None, None
+        if limits.memory_enabled:
+            memory = await self._text(remembered)
+        if limits.user_profile_enabled:
+            user = await self._text(known)
         return IdentitySnapshot(
-            soul=prompt.strip() or read_text(home.soul_file),
+            soul=profile.prompt.strip() or await self._text(soul),
             memory=(memory and memory[: limits.memory_char_limit]) or None,
             user=(user and user[: limits.user_char_limit]) or None,
         )
+
+    async def _text(self, path: str) -> str | None:
+        state = _state(path)
+        kept = self._read.get(path)
+        if kept is None or kept[0] != state:
+            kept = state, await asyncio.to_thread(read_text, Path(path))
+            self._read[path] = kept
+            if len(self._read) > MAX_KEPT:
+                del self._read[next(iter(self._read))]
+        return kept[1]
+
+
+@lru_cache(maxsize=64)
+def _places(root: Path) -> tuple[str, str, str]:
+    """Return where a home has the soul, the memories and what is known about the user."""
+    home = HermesHome(root=root)
+    memories = home.memories_dir
+    return str(home.soul_file), str(memories / "MEMORY.md"), str(memories / "USER.md")
+
+
+def _state(path: str) -> object:
+    """Return what changes when a file does."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for each new session, so it counts
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return object()  # whoever reads it says why it cannot be read
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str | None:

@@ -13,6 +13,7 @@ from hermes.domain.messages import Reasoning, ToolCall
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import (
     RETRIED_WITHIN,
+    RunEnding,
     RunKind,
     RunOutcome,
     RunQuery,
@@ -49,6 +50,47 @@ async def test_a_run_knows_the_turn_that_took_its_message(ledger: Ledger) -> Non
     assert (entry.id, entry.state) == (opened.entry.id, InboxState.ANSWERED)
     assert await ledger.unanswered(["api_server"]) == []
     assert await ledger.entries_of_turn("nobody") == []
+
+
+async def test_a_run_in_a_session_of_its_own_begins_with_its_turn(ledger: Ledger) -> None:
+    first = turn("t1", session_id="s-r1", says="hello")
+    opened = await ledger.open_run(msgspec.structs.replace(new_run(), turn=first))
+    assert opened.turn is not None
+    assert (opened.turn.id, opened.turn.state) == ("t1", TurnState.RUNNING)
+    assert opened.run.turn_id == "t1"
+    assert await ledger.waiting("s-r1") == []
+    (entry,) = await ledger.entries_of_turn("t1")
+    assert (entry.id, entry.state) == (opened.entry.id, InboxState.TAKEN)
+    (asked,) = await ledger.history("s-r1")
+    assert (asked.turn_id, asked.message) == ("t1", first.inputs[0])
+
+
+async def test_a_run_elsewhere_waits_for_its_turn(ledger: Ledger) -> None:
+    await ledger.create_session(session("s1"))
+    chosen = new_run(choice=SessionChoice(session_id="s1"))
+    opened = await ledger.open_run(msgspec.structs.replace(chosen, turn=turn("t1")))
+    assert opened.turn is None
+    assert await ledger.waiting("s1") == [opened.entry]
+
+
+async def test_the_last_reply_ends_the_turn_and_its_run_and_brings_the_prompt(
+    ledger: Ledger,
+) -> None:
+    first = turn("t1", session_id="s-r1", says="hello")
+    await ledger.open_run(msgspec.structs.replace(new_run(), turn=first))
+    ending = RunEnding(run_id="r1", outcome=ended_as(text="ok"))
+    said = await ledger.record_reply("t1", reply("ok"), None, 3.0, ends=ending, prompt="Be kind.")
+    run, ended = await ledger.run("r1"), await ledger.turn("t1")
+    assert run is not None
+    assert ended is not None
+    assert (run.state, run.outcome, run.turn_id) == (RunState.COMPLETED, ended_as(text="ok"), "t1")
+    assert run.through_seq == said.seq
+    assert ended.state is TurnState.DONE
+    assert await ledger.unanswered(["api_server"]) == []
+    kept = await ledger.session("s-r1")
+    assert kept is not None
+    assert kept.system_prompt == "Be kind."
+    assert not await ledger.finish_run("r1", ended_as(), [], 4.0)
 
 
 async def test_what_nobody_can_repeat_leaves_the_inbox_when_it_is_answered(ledger: Ledger) -> None:

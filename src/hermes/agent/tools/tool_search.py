@@ -28,17 +28,36 @@ _WORTH_IT = 400
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def searchable(tools: ToolRunner, limits: ToolSearch, window: int | None) -> ToolRunner:
+class ToolWeights:
+    """Tells what tools take of the window; those of most turns are the same."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[ToolSpec, ...], int, int] = ((), 0, 0)
+
+    def of(self, specs: tuple[ToolSpec, ...]) -> tuple[int, int]:
+        """Return the tokens of all tools, and of those that can be left out."""
+        if self._last[0] is not specs:
+            weights = [(_tokens(spec), spec.toolset in ALWAYS_SHOWN) for spec in specs]
+            further = sum(weight for weight, always in weights if not always)
+            self._last = specs, sum(weight for weight, _ in weights), further
+        return self._last[1:]
+
+
+def searchable(
+    tools: ToolRunner, limits: ToolSearch, window: int | None, weights: ToolWeights | None = None
+) -> ToolRunner:
     """Return `tools` with a search in front, if they take too much of the window."""
     if limits.enabled in (False, "off"):
         return tools
-    further = [spec for spec in tools.specs() if spec.toolset not in ALWAYS_SHOWN]
-    if sum(map(_tokens, further)) <= _WORTH_IT:
+    specs = tools.specs()
+    whole, saved = (weights or ToolWeights()).of(specs)
+    if saved <= _WORTH_IT:
         return tools
     forced = limits.enabled in (True, "on")
     allowed = (window or 128_000) * limits.threshold_pct / 100
-    if not forced and sum(map(_tokens, tools.specs())) <= allowed:
+    if not forced and whole <= allowed:
         return tools
+    further = (spec for spec in specs if spec.toolset not in ALWAYS_SHOWN)
     return SearchedTools(tools, tuple(further), limits)
 
 

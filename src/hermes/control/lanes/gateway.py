@@ -25,10 +25,11 @@ from hermes.agent.executor import (
     open_calls,
 )
 from hermes.control.door import Doors
+from hermes.control.lanes.batches import user_message
 from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort, explained
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.events import ToolFinished, ToolStarted, TurnJob, TurnStream
-from hermes.domain.ids import new_session_id
+from hermes.domain.ids import new_session_id, new_turn_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolMessage
 from hermes.domain.ports.clock import Clock
@@ -39,6 +40,7 @@ from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import (
     MAX_RESUMES,
     MAX_UNBEGUN_RESUMES,
+    NewTurn,
     Turn,
     TurnError,
     TurnState,
@@ -130,6 +132,8 @@ class Gateway:
         """Sessions whose turn waits for child turns: what arrives does not interrupt these."""
         self.draining = False
         """Nothing new is begun any more."""
+        self.beginning: set[str] = set()
+        """Sessions that are opened with their first turn and have no lane yet."""
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._after_turns: set[asyncio.Task[None]] = set()
@@ -179,11 +183,29 @@ class Gateway:
             return Ticket(admission.entry, duplicate=True)
         return self.take(admission.entry)
 
-    def take(self, entry: InboxEntry) -> Ticket:
-        """Have a message answered that is in the inbox."""
+    def take(self, entry: InboxEntry, turn: Turn | None = None) -> Ticket:
+        """Have a message answered that is in the inbox, or that a turn has taken already."""
         ticket = Ticket(entry)
-        self._lane(entry.session_id, self.profile(entry.agent_id)).wake(ticket)
+        lane = self._lane(entry.session_id, self.profile(entry.agent_id))
+        lane.wake(ticket)
+        if turn is not None:
+            lane.begin(turn, entry)
         return ticket
+
+    def first_turn(self, session_id: str, message: InboundMessage, at: float) -> NewTurn | None:
+        """Return the turn that answers the message with which a session is opened.
+
+        None if something has to be done first.
+        """
+        if not message.text or message.attachments or message.results or message.missed:
+            return None
+        return NewTurn(
+            id=new_turn_id(),
+            session_id=session_id,
+            owner=self.owner,
+            inputs=(user_message(message),),
+            at=at,
+        )
 
     async def take_note(
         self,
@@ -363,7 +385,8 @@ class Gateway:
             ours = {entry.turn_id for entry in await self.ledger.unanswered(tuple(platforms))}
         resumed = []
         for turn in await self.ledger.open_turns(session_id):
-            if turn.session_id in self._lanes or (ours is not None and turn.id not in ours):
+            under_way = turn.session_id in self._lanes or turn.session_id in self.beginning
+            if under_way or (ours is not None and turn.id not in ours):
                 continue
             if session_id is None and turn.agent_id not in self._parts.profiles:
                 log.warning("turn %s waits for an agent that is not served", turn.id)

@@ -112,7 +112,8 @@ class Lane:
         self.current: TurnStream | None = None
         """The events of the running turn."""
         self._job: TurnJob | None = None
-        self._claimed: Turn | None = None
+        self._begun: tuple[Turn, list[InboxEntry]] | None = None
+        """A turn that is in the ledger already, with what it has taken as far as that is known."""
 
     def wake(self, ticket: Ticket | None = None) -> None:
         """Say that something waits in the inbox, with the ticket of who waits for it."""
@@ -132,7 +133,12 @@ class Lane:
 
     def resume(self, turn: Turn) -> None:
         """Continue a turn claimed from a dead process before anything else."""
-        self._claimed = turn
+        self._begun = turn, []
+        self._awake = True
+
+    def begin(self, turn: Turn, entry: InboxEntry) -> None:
+        """Run a turn that was begun when its message was admitted."""
+        self._begun = turn, [entry]
         self._awake = True
 
     def interrupt(self) -> None:
@@ -172,9 +178,9 @@ class Lane:
     async def run(self) -> None:
         while self._awake and not self._held:
             self._awake = False
-            if self._claimed is not None:
-                turn, self._claimed = self._claimed, None
-                await self._run_turn(turn, [])
+            if self._begun is not None:
+                begun, self._begun = self._begun, None
+                await self._run_turn(*begun)
             waiting = await self._gateway.ledger.waiting(self.session_id)
             if waiting and await self._take(waiting):
                 self._awake = True

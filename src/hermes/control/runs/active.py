@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from hermes.control.lanes.lane import Ticket
 from hermes.control.runs.sections import SectionStream, section_of
+from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import HermesError
 from hermes.domain.events import (
     ApprovalAnswered,
@@ -20,12 +21,13 @@ from hermes.domain.events import (
     ToolProgress,
     TurnEvent,
     TurnFinished,
+    TurnJob,
     TurnStream,
 )
 from hermes.domain.messages import FinishReason
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import RunStore
-from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunState
+from hermes.domain.runs import LoggedEvent, Run, RunEnding, RunOutcome, RunState
 from hermes.domain.turn import TurnState
 
 
@@ -48,6 +50,7 @@ class LiveRun:
         self.ended = asyncio.Event()
         """Set when the outcome is in the ledger, or the run is kept for the next start."""
         self.ended_as: Run | None = None
+        self._ending: RunEnding | None = None
         self._tail: list[LoggedEvent] = []
         self._grown = asyncio.Event()
 
@@ -66,6 +69,27 @@ class LiveRun:
         await self.ticket.job()
         assert self.stream is not None
         return self.stream
+
+    # -- the end ----------------------------------------------------------------
+
+    def close_with(self, job: TurnJob) -> None:
+        """Have the outcome committed with the end of the turn, where nothing else is to be told."""
+        section = section_of(self.run)
+        plain = section is None or not (section.after or section.note)
+        if job.control.closing is None and plain and not self.run.logged:
+            job.control.closing = self._closing
+
+    def _closing(self, finished: TurnFinished) -> RunEnding | None:
+        if self.stream is None or self.stream.finished is not None:
+            return None  # it ended with a question
+        outcome = told_outcome(finished, RunState.COMPLETED)
+        self._ending = RunEnding(run_id=self.run.id, outcome=outcome)
+        return self._ending
+
+    @property
+    def kept(self) -> RunOutcome | None:
+        """The outcome, if the end of the turn has committed it."""
+        return self._ending.outcome if self._ending is not None and self._ending.kept else None
 
     @property
     def state(self) -> RunState:
@@ -121,8 +145,17 @@ class LiveRun:
 def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
     finished = stream.finished
     assert finished is not None
+    state = _state(finished, _finish_reason(stream.events), left=left)
+    return told_outcome(
+        finished, state, stream.asked if isinstance(stream, SectionStream) else None
+    )
+
+
+def told_outcome(
+    finished: TurnFinished, state: RunState, asked: ApprovalRequest | None = None
+) -> RunOutcome:
     return RunOutcome(
-        state=_state(finished, _finish_reason(stream.events), left=left),
+        state=state,
         text=finished.text,
         handed=finished.handed,
         usage=finished.usage,
@@ -130,7 +163,7 @@ def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
         model_calls=finished.model_calls,
         error=finished.error,
         logprobs=finished.logprobs,
-        asked=stream.asked if isinstance(stream, SectionStream) else None,
+        asked=asked,
     )
 
 

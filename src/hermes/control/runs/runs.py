@@ -48,6 +48,7 @@ from hermes.domain.runs import (
     RunQuery,
     RunState,
     RunTerms,
+    SessionChoice,
 )
 from hermes.domain.settings.doors import Sessions
 from hermes.domain.turn import ClientResult, TurnError, TurnOptions
@@ -174,9 +175,6 @@ MAX_REFUSED = 1000
 POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 
-GATHER_SECONDS = 0.01
-"""How long pieces that follow each other closely are gathered: each look costs as much as many."""
-
 OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
@@ -236,17 +234,21 @@ class Runs(Follower):
             raise TooBusy(f"{own} runs are under way already; try again shortly.")
         with use_profile(self._gateway.profile(request.agent_id)):
             new = new_run(request, self._gateway, self._redact)
+        if request.choice == SessionChoice():
+            turn = self._gateway.first_turn(new.session.id, new.message, new.at)
+            new = replace(new, turn=turn)
         self._starting.append(request.agent_id)
+        self._gateway.beginning.add(new.session.id)
         try:
             opened = await self._ledger.open_run(new)
+            if not opened.duplicate and request.choice.turn_id is None:
+                live = self._watch(opened.run, self._gateway.take(opened.entry, opened.turn))
+                self.expect(live.ticket)
         finally:
             self._starting.remove(request.agent_id)
-        if opened.duplicate:
-            return opened
-        if request.choice.turn_id is not None:
+            self._gateway.beginning.discard(new.session.id)
+        if not opened.duplicate and request.choice.turn_id is not None:
             return replace(opened, run=await self._take_over(opened))
-        live = self._watch(opened.run, self._gateway.take(opened.entry))
-        self.expect(live.ticket)
         return opened
 
     async def _take_over(self, opened: OpenedRun) -> Run:
@@ -464,12 +466,15 @@ class Runs(Follower):
 
     async def _to_its_end(self, live: LiveRun) -> Run | None:
         stream = await live.events()
+        live.close_with(await live.ticket.job())
         last = await live.record(self._ledger, self._clock) if live.run.logged else []
         if goes_on_later(await stream.wait()):
             return None
-        outcome = outcome_of(stream, left=live.left)
-        await self._ledger.finish_run(live.run.id, outcome, last, self._clock.now())
-        return await self._ledger.run(live.run.id)
+        outcome = live.kept
+        if outcome is None:
+            outcome = outcome_of(stream, left=live.left)
+            await self._ledger.finish_run(live.run.id, outcome, last, self._clock.now())
+        return replace(live.run, state=outcome.state, outcome=outcome, turn_id=stream.turn_id)
 
     async def _close(
         self, run: Run, outcome: RunOutcome, events: Sequence[TurnEvent] = ()
@@ -526,8 +531,7 @@ class Runs(Follower):
     async def batches(self, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
         """Yield the events of the run's turn from their beginning, as they come.
 
-        Whatever has come since the last look comes together; where pieces come faster than
-        anybody reads, that is a hundred times a second. A turn that has
+        Whatever has come since the last look comes together. A turn that has
         ended already is told from the ledger: fewer deltas, the same content.
         The last event is always a `TurnFinished`, and comes when the outcome
         of the run is durable.
@@ -542,14 +546,11 @@ class Runs(Follower):
             await live.ended.wait()
             yield await self._told(live.ended_as or run)
             return
-        position, last, loop = 0, 0.0, asyncio.get_running_loop()
+        position = 0
         while batch := await stream.more(position):
             position += len(batch)
             if not isinstance(batch[-1], TurnFinished):
-                hurries, last = loop.time() - last < 2 * GATHER_SECONDS, loop.time()
                 yield batch
-                if hurries:
-                    await stream.linger(GATHER_SECONDS)
                 continue
             if len(batch) > 1:
                 yield batch[:-1]

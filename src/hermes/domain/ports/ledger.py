@@ -22,6 +22,7 @@ from hermes.domain.runs import (
     NewRun,
     OpenedRun,
     Run,
+    RunEnding,
     RunOutcome,
     RunQuery,
 )
@@ -273,11 +274,13 @@ class TurnStore(Protocol):
         usage: UsageRecord | None,
         at: float,
         *,
-        ends: bool = False,
+        ends: bool | RunEnding = False,
+        prompt: str | None = None,
     ) -> StoredMessage:
         """Commit an assistant message and its usage; seats its calls' results.
 
-        `ends`: the turn is done with it.
+        `ends`: the turn is done with it, and so is the run that is given, as by `finish_run`.
+        `prompt`: what the session is to keep as its system prompt, as by `freeze_prompt`.
         """
 
     async def start_call(self, turn_id: str, call_id: str, at: float) -> None:

@@ -146,7 +146,7 @@ def acceptable_keys(section: Mapping[str, Any], host: str) -> tuple[str, ...]:
 
 
 def _flaw(key: str, host: str) -> str | None:
-    if any(c.isspace() or not c.isprintable() for c in key) or not key.isascii():
+    if not (key.isascii() and key.isprintable()) or " " in key:
         return "has characters that a header cannot carry"
     if key.lower() in _PLACEHOLDERS or len(set(key)) == 1:
         return "is a placeholder that anybody could guess"

@@ -193,6 +193,8 @@ def _open(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        # What a savepoint may undo is not for the disk, least of all in a file of its own.
+        connection.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         connection.close()
         raise

@@ -36,13 +36,14 @@ from hermes.domain.runs import (
     RunState,
 )
 from hermes.domain.session import Lineage
-from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of, sql
+from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of
 from hermes.state.sqlite.delivery import admit, read_inbox
 from hermes.state.sqlite.errors import id_taken
 from hermes.state.sqlite.messages import answer_copies, put_all, waiting_session
 from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.sqlite.run_ends import RunEnd, append_events
 from hermes.state.sqlite.sessions import insert_session
-from hermes.state.sqlite.turns import settle_usage
+from hermes.state.sqlite.turns import begin, settle_usage
 
 AT_ONCE = 200
 """Runs that are pruned: other writers get their turn between two batches."""
@@ -112,7 +113,7 @@ class RunPart(LedgerPart):
             values = {"id": run_id, "events": len(texts), "at": at}
             row = one(db, "runs.count_events", values)
             if row is not None:
-                _append(db, run_id, row["last_event"], texts, at)
+                append_events(db, run_id, row["last_event"], texts, at)
                 return int(row["last_event"])
             # A run that has ended, or is gone, gets no more events.
             row = one(db, "runs.last_event", (run_id,))
@@ -126,33 +127,7 @@ class RunPart(LedgerPart):
     async def finish_run(
         self, run_id: str, outcome: RunOutcome, events: Sequence[TurnEvent], at: float
     ) -> bool:
-        if outcome.state.open:
-            raise ValueError(f"a run cannot end as {outcome.state.value}")
-        texts = [dump(event) for event in events]
-        whole, bare = dump(outcome), dump(msgspec.structs.replace(outcome, text=""))
-        values = {
-            "id": run_id,
-            "state": outcome.state,
-            "events": len(texts),
-            "at": at,
-        }
-
-        def work(db: Connection) -> bool:
-            end = one(db, "runs.end", (run_id,))
-            if end is None:
-                return False
-            said = one(db, "runs.said", (end["session_id"], end["turn_id"]))
-            kept: dict[str, Any] = {"outcome": whole, "said_id": None}
-            if said is not None and said["content"] == outcome.text:
-                kept = {"outcome": bare, "said_id": said["id"]}
-            row = row_of(db, "runs.finish", values | kept | _through(db, end))
-            _append(db, run_id, row["last_event"], texts, at)
-            if change(db, "runs.mark_answered", (run_id,)):
-                change(db, "runs.keep_turn", (run_id,))
-                change(db, "runs.leave_inbox", (run_id,))
-            return True
-
-        return await self._write(work)
+        return await self._write(RunEnd(run_id, outcome, events, at))
 
     async def delete_run(self, run_id: str) -> bool:
         return await self._write(lambda db: change(db, "runs.delete", (run_id,)) > 0)
@@ -212,8 +187,11 @@ class RunOpening:
             "branched": branched,
         }
         change(db, "runs.insert", values)
+        turn = None
+        if new.turn is not None and session_id == new.session.id and not branched:
+            turn = begin(db, msgspec.structs.replace(new.turn, inbox_ids=(entry.id,))).turn
         row = row_of(db, "runs.get", (new.id,))
-        return OpenedRun(run=read_run(row), entry=entry)
+        return OpenedRun(run=read_run(row), entry=entry, turn=turn)
 
     def _found(self, db: Connection) -> OpenedRun | None:
         new = self._new
@@ -380,12 +358,6 @@ def _only_open(query: RunQuery) -> bool:
     return bool(query.states) and all(state.open for state in query.states)
 
 
-def _append(db: Connection, run_id: str, last: int, texts: Sequence[str], at: float) -> None:
-    first = last - len(texts) + 1
-    numbered = [(run_id, seq, at, text) for seq, text in enumerate(texts, start=first)]
-    db.executemany(sql("runs.insert_event"), numbered)
-
-
 def _drop_logs(db: Connection, before: float) -> int:
     """Forget the logs of some runs; return of how many."""
     old = many(db, "runs.old_logs", (before, AT_ONCE))
@@ -393,20 +365,3 @@ def _drop_logs(db: Connection, before: float) -> int:
         change(db, "runs.drop_log", (row["id"],))
         change(db, "runs.note_no_log", (row["id"],))
     return len(old)
-
-
-def _through(db: Connection, end: Row) -> dict[str, int | None]:
-    """Tell how far the history goes that a run leaves: to the end of its turn.
-
-    Without a turn of its own (it was taken out of the queue) that is what was
-    there before the turn that is running now.
-    """
-    if end["next_seq"] is None:
-        return {"through_seq": None, "through_id": None}
-    if end["through_seq"] is not None:
-        return {"through_seq": end["through_seq"], "through_id": end["through_id"]}
-    if end["open_turn"] not in (None, end["turn_id"]):
-        first = one(db, "runs.first_of_turn", (end["session_id"], end["open_turn"]))
-        if first is not None and first["seq"] is not None:
-            return {"through_seq": first["seq"] - 1, "through_id": first["id"] - 1}
-    return {"through_seq": end["next_seq"] - 1, "through_id": end["newest"]}

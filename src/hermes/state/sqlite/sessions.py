@@ -87,9 +87,7 @@ class SessionPart(LedgerPart):
     @transaction
     def freeze_prompt(self, db: Connection, session_id: str, prompt: str) -> str:
         check_session(db, session_id)
-        text = clean_text(prompt)
-        change(db, "sessions.keep_prompt", {"prompt": text})
-        change(db, "sessions.freeze_prompt", (text, session_id))
+        freeze(db, session_id, prompt)
         return str(row_of(db, "sessions.prompt", (session_id,))["text"])
 
     @transaction
@@ -189,6 +187,13 @@ def _get(db: Connection, session_id: str) -> Session:
     if row is None:
         raise unknown_session(session_id)
     return read_session(row)
+
+
+def freeze(db: Connection, session_id: str, prompt: str) -> None:
+    """Give a session its system prompt, unless it has one."""
+    text = clean_text(prompt)
+    change(db, "sessions.keep_prompt", {"prompt": text})
+    change(db, "sessions.freeze_prompt", (text, session_id))
 
 
 def free_title(db: Connection, session: Session | NewSession, wanted: str) -> str:

@@ -17,6 +17,7 @@ from hermes.domain.approvals import (
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
 from hermes.domain.ports.ledger import BegunTurn
+from hermes.domain.runs import RunEnding
 from hermes.domain.session import StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
 from hermes.domain.usage import Spent, TurnUsage, UsageRecord
@@ -25,6 +26,8 @@ from hermes.state.sqlite.delivery import take_entries
 from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
 from hermes.state.sqlite.messages import Seat, answer_handed, put, put_all, put_late, take_seats
 from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.sqlite.run_ends import RunEnd
+from hermes.state.sqlite.sessions import freeze
 
 read_turn = reader(Turn, json={"error": TurnError})
 read_approval = reader(
@@ -38,12 +41,7 @@ STOPPED = Decision(state=ApprovalState.DENIED, choice=Choice.DENY, text=TURN_STO
 class TurnPart(LedgerPart):
     @transaction
     def begin_turn(self, db: Connection, new: NewTurn) -> BegunTurn:
-        turn = _insert(db, new)
-        change(db, "turns.reopen_session", (new.session_id,))
-        take_entries(db, new.session_id, new.id, new.inbox_ids)
-        answer_handed(db, turn.session_id, new.results, new.at)
-        inputs = put_all(db, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at)
-        return BegunTurn(turn=turn, inputs=tuple(inputs))
+        return begin(db, new)
 
     @transaction
     def add_inputs(
@@ -58,34 +56,30 @@ class TurnPart(LedgerPart):
         take_entries(db, session_id, turn_id, inbox_ids)
         return put_all(db, inputs, session_id=session_id, turn_id=turn_id, at=at)
 
-    @transaction
-    def record_reply(
+    async def record_reply(
         self,
-        db: Connection,
         turn_id: str,
         message: AssistantMessage,
         usage: UsageRecord | None,
         at: float,
         *,
-        ends: bool = False,
+        ends: bool | RunEnding = False,
+        prompt: str | None = None,
     ) -> StoredMessage:
-        session_id, calls = _touch(db, turn_id, at), message.tool_calls
-        seq = take_seats(db, session_id, at, seats=1 + len(calls), messages=[message])
-        for offset, call in enumerate(calls, start=1):
-            try:
-                change(db, "turns.seat_call", (turn_id, call.id, seq + offset))
-            except IntegrityError as error:
-                raise Conflict(
-                    f"Two tool calls of one turn have the id `{call.id}`.",
-                    hint="Give each call its own id.",
-                ) from error
-        if usage is not None:
-            add_usage(db, usage, session_id)
-        seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
-        stored = put(db, message, seat)
-        if ends:
-            _finish(db, turn_id, TurnState.DONE, None, at)
-        return stored
+        run = ends if isinstance(ends, RunEnding) else None
+        end = RunEnd(run.run_id, run.outcome, (), at) if run is not None else None
+
+        def work(db: Connection) -> StoredMessage:
+            stored = _put_reply(db, turn_id, message, usage, at)
+            if prompt is not None:
+                freeze(db, stored.session_id, prompt)
+            if ends:
+                _finish(db, turn_id, TurnState.DONE, None, at)
+            if end is not None:
+                end(db)
+            return stored
+
+        return await self._write(work)
 
     @transaction
     def start_call(self, db: Connection, turn_id: str, call_id: str, at: float) -> None:
@@ -153,6 +147,38 @@ class TurnPart(LedgerPart):
     ) -> Turn | None:
         values = {"id": turn_id, "owner": owner, "previous": previous, "at": at}
         return await self._change(read_turn, "turns.claim", values)
+
+
+def begin(db: Connection, new: NewTurn) -> BegunTurn:
+    turn = _insert(db, new)
+    change(db, "turns.reopen_session", (new.session_id,))
+    take_entries(db, new.session_id, new.id, new.inbox_ids)
+    answer_handed(db, turn.session_id, new.results, new.at)
+    inputs = put_all(db, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at)
+    return BegunTurn(turn=turn, inputs=tuple(inputs))
+
+
+def _put_reply(
+    db: Connection,
+    turn_id: str,
+    message: AssistantMessage,
+    usage: UsageRecord | None,
+    at: float,
+) -> StoredMessage:
+    session_id, calls = _touch(db, turn_id, at), message.tool_calls
+    seq = take_seats(db, session_id, at, seats=1 + len(calls), messages=[message])
+    for offset, call in enumerate(calls, start=1):
+        try:
+            change(db, "turns.seat_call", (turn_id, call.id, seq + offset))
+        except IntegrityError as error:
+            raise Conflict(
+                f"Two tool calls of one turn have the id `{call.id}`.",
+                hint="Give each call its own id.",
+            ) from error
+    if usage is not None:
+        add_usage(db, usage, session_id)
+    seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
+    return put(db, message, seat)
 
 
 def _finish(

@@ -145,9 +145,13 @@ class Writer:
         connection = self._connection
         try:
             self._begin()
-            for job in batch:
-                self._run_one(job)
-            connection.execute("COMMIT")
+            if len(batch) == 1:
+                self._run_alone(batch[0])
+            else:
+                for job in batch:
+                    self._run_one(job)
+            if connection.in_transaction:
+                connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
             failure = store_error(error, self._path)
@@ -167,20 +171,29 @@ class Writer:
             else:
                 return
 
+    def _run_alone(self, job: _Job) -> None:
+        """Run the only job of a batch: it needs no savepoint, for which SQLite copies each page."""
+        try:
+            job.result = job.work(self._connection)
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the job
+            self._fail(job, error)
+            self._connection.execute("ROLLBACK")
+
     def _run_one(self, job: _Job) -> None:
         connection = self._connection
         connection.execute("SAVEPOINT job")
         try:
             job.result = job.work(connection)
-        except Exception as error:  # handed to whoever waits for the job
-            # A full disk makes SQLite roll the entire batch back, not just this savepoint.
-            if not connection.in_transaction:
-                raise _lost(error) from error
-            job.error = error
-            if isinstance(error, sqlite3.Error):
-                job.error = store_error(error, self._path)
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the job
+            self._fail(job, error)
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
+
+    def _fail(self, job: _Job, error: Exception) -> None:
+        # A full disk makes SQLite roll the entire batch back, not just what the job did.
+        if not self._connection.in_transaction:
+            raise _lost(error) from error
+        job.error = store_error(error, self._path) if isinstance(error, sqlite3.Error) else error
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

@@ -192,9 +192,10 @@ WHERE id = (SELECT inbox_id FROM runs WHERE id = ?) AND state = 'taken'
   AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = inbox.turn_id AND t.finished_at IS NULL);
 
 -- name: keep_turn
--- Let a run whose message was answered know its turn by itself.
+-- Let a run know its turn by itself, if that is over and nobody can repeat the request.
 UPDATE runs SET ended_turn = i.turn_id FROM inbox i
-WHERE runs.id = ? AND idempotency_key IS NULL AND i.id = inbox_id AND i.state = 'answered';
+WHERE runs.id = ? AND idempotency_key IS NULL AND i.id = inbox_id AND i.state = 'taken'
+  AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = i.turn_id AND t.finished_at IS NULL);
 
 -- name: leave_inbox
 -- Forget the message of such a run: it is in the history.
