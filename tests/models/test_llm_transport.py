@@ -14,6 +14,7 @@ from fakes.model import FakeModelServer, Step
 from fakes.model_client import InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.models.client import ModelClient, RetryPolicy
+from hermes.models.http1 import ConnectionPool, request_bytes
 from hermes.models.transport import Transport
 from hermes.models.wire import WireFault
 
@@ -227,3 +228,34 @@ async def test_models_behind_a_proxy_are_asked_through_it() -> None:
             await client.complete(ask())
         await transport.close()
     assert server.connections > 0
+
+
+async def test_pieces_that_hurry_are_gathered_and_none_is_lost() -> None:
+    class Heard:
+        def __init__(self) -> None:
+            self.bodies: list[bytes] = []
+
+        def head(self, status: int, headers: dict[str, str]) -> None:
+            assert (status, headers["content-length"]) == (200, "400")
+
+        def body(self, chunk: bytes, *, gathered: bool = False) -> None:
+            assert gathered or len(chunk) == 4
+            self.bodies.append(chunk)
+
+    async def quick(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 400\r\n\r\n")
+        for number in range(100):
+            writer.write(b"%4d" % number)
+            await asyncio.sleep(0.001)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(quick, "127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/"
+        pool, heard = ConnectionPool(None), Heard()
+        await pool.exchange(url, request_bytes("GET", url, {}, b""), heard, 5.0)
+        await pool.aclose()
+    assert b"".join(heard.bodies) == b"".join(b"%4d" % number for number in range(100))
+    assert heard.bodies[0] == b"   0", "what comes first does not wait"
+    assert len(heard.bodies) < 50

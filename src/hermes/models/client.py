@@ -282,7 +282,7 @@ class _RouteCall:
         if self._probe:
             timeouts = replace(timeouts, first_byte=min(timeouts.first_byte, _PROBE_SECONDS))
         await self._client.transport.exchange(
-            call, decoder, timeouts, self._still_waiting, route.notice
+            call, decoder, timeouts, self._still_waiting, route.notice, self._sink
         )
         decoded = decoder.finish()
         _check(decoded)

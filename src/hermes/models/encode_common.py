@@ -7,7 +7,7 @@ messages alone, which also keeps the prefix byte-stable.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -171,6 +171,9 @@ class _Entry(Struct):
     size: int
 
 
+_MAX_TOOLS = 16
+"""Sets of tools that are kept encoded."""
+
 Lower = Callable[[tuple[Message, ...], int], list[bytes]]
 """Lowers `messages[start:]`, one chunk of bytes a message; may look back."""
 
@@ -183,6 +186,20 @@ class LoweredCache:
         self._bytes = 0
         self._max_bytes = max_bytes
         self._max_entries = max_entries
+        self._tools: OrderedDict[Hashable, tuple[Sequence[ToolSpec], msgspec.Raw]] = OrderedDict()
+
+    def tools(
+        self, tools: Sequence[ToolSpec], shape: Callable[[ToolSpec], dict[str, Any]]
+    ) -> msgspec.Raw:
+        """Return the tools as a list; the same ones are encoded once."""
+        key = (id(tools), shape)
+        kept = self._tools.get(key)
+        if kept is None or kept[0] is not tools:
+            whole = msgspec.Raw(b"[" + b",".join(map(bytes, lowered_tools(tools, shape))) + b"]")
+            kept = self._tools[key] = tools, whole
+            if len(self._tools) > _MAX_TOOLS:
+                self._tools.popitem(last=False)
+        return kept[1]
 
     def lower(self, request: ModelRequest, lower: Lower, *variant: Hashable) -> list[bytes]:
         """Return one chunk a message, encoding only what is new in this session and variant."""

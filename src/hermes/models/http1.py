@@ -2,7 +2,9 @@
 
 An answer comes in many small pieces, and each that wakes a task costs more than what is done with
 it. So a `Receiver` is called where the bytes arrive, in the context of the exchange that waits for
-the end; what it raises is raised there. Proxies are left to the HTTP library (see `transport`).
+the end; what it raises is raised there. Where pieces come faster than anybody reads, they are
+left in the socket for a moment: to wake up costs more than what is in a piece. Proxies are left to
+the HTTP library (see `transport`).
 """
 
 import asyncio
@@ -19,6 +21,10 @@ from msgspec import Struct
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 64
 MAX_HEAD = 100_000
+GATHER_SECONDS = 0.02
+HURRIED_SECONDS = 0.005
+HURRIED_PIECES = 2
+"""So many pieces in a row, each so soon after the one before, come faster than anybody reads."""
 
 
 class NoConnection(Exception):
@@ -36,7 +42,8 @@ class BrokenAnswer(Exception):
 class Receiver(Protocol):
     def head(self, status: int, headers: dict[str, str]) -> None: ...
 
-    def body(self, chunk: bytes) -> None: ...
+    def body(self, chunk: bytes, *, gathered: bool = False) -> None:
+        """Take what came at once; `gathered`: as what hurries, not as one piece."""
 
 
 class Address(Struct, frozen=True):
@@ -173,6 +180,8 @@ class _Connection(asyncio.Protocol):
         self._status = 0
         self._told = False
         self._complete = False
+        self._last = 0.0
+        self._hurried = 0
         self._end = self._loop.create_future()
         try:
             self._transport.write(request)
@@ -203,6 +212,8 @@ class _Connection(asyncio.Protocol):
         self._context.run(self._pass_on)
         if broken is not None:
             self._fail(broken)
+        elif not self._end.done():
+            self._gather()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.reusable = False
@@ -226,13 +237,28 @@ class _Connection(asyncio.Protocol):
                 self._receiver.head(self._status, self._headers)
             if self._chunks:
                 chunks, self._chunks = self._chunks, []
-                self._receiver.body(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+                whole = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                self._receiver.body(whole, gathered=self._hurried >= HURRIED_PIECES)
         except Exception as error:  # noqa: BLE001 - handed to whoever waits for the end
             self._fail(error)
             return
         if self._complete and not self._end.done():
             self.reusable = self._keeps_alive
             self._end.set_result(None)
+
+    def _gather(self) -> None:
+        """Let pieces that hurry gather for a moment."""
+        now = self._loop.time()
+        self._hurried = self._hurried + 1 if now - self._last < HURRIED_SECONDS else 0
+        self._last = now
+        if self._hurried >= HURRIED_PIECES and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_later(GATHER_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        self._last = self._loop.time()
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def _fail(self, error: Exception) -> None:
         if not self._end.done():

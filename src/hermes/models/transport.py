@@ -22,7 +22,7 @@ from hermes.domain.ports.model import FailureKind
 from hermes.domain.settings.models import ModelTimeouts
 from hermes.domain.wording import one_line
 from hermes.models.sse import FrameTooLarge, SseParser
-from hermes.models.wire import Decoder, WireCall, WireFault
+from hermes.models.wire import Decoder, Sink, WireCall, WireFault
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -56,14 +56,18 @@ class Transport:
         timeouts: ModelTimeouts,
         waiting: Waiting,
         notice: float,
+        sink: Sink,
     ) -> None:
-        """Send `call` and feed the answer to `decoder`; raise `WireFault` on anything else."""
+        """Send `call` and feed the answer to `decoder`; raise `WireFault` on anything else.
+
+        What the connection has gathered is told to `sink` as one.
+        """
         patience = _Patience(timeouts, waiting, notice)
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
         headers["accept"] = "text/event-stream" if call.stream else "application/json"
         headers["user-agent"] = "hermes"
         whole = msgspec.structs.replace(call, headers=headers | call.headers)
-        receiver = _Answer(decoder, patience)
+        receiver = _Answer(decoder, patience, sink)
         try:
             async with asyncio.timeout_at(patience.first_deadline()) as scope:
                 patience.watch(scope)
@@ -188,8 +192,9 @@ def _ssl_context(call: WireCall) -> ssl.SSLContext:
 class _Answer:
     """Feeds what comes to a decoder: events, or one document."""
 
-    def __init__(self, decoder: Decoder, patience: "_Patience") -> None:
+    def __init__(self, decoder: Decoder, patience: "_Patience", sink: Sink) -> None:
         self._decoder = decoder
+        self._sink = sink
         self._patience = patience
         self._parser = SseParser()
         self._document: list[bytes] | None = None
@@ -208,7 +213,7 @@ class _Answer:
         if headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
             self._packed = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
-    def body(self, chunk: bytes) -> None:
+    def body(self, chunk: bytes, *, gathered: bool = False) -> None:
         if self._packed is not None:
             chunk = self._packed.decompress(chunk, _MAX_DOCUMENT)
             if self._packed.unconsumed_tail:
@@ -221,10 +226,16 @@ class _Answer:
             self._add(self._document, chunk)
             return
         self._patience.arrived()
-        for data in self._parser.feed(chunk):
-            if not self._decoder.done:  # what follows the end is not a part of the answer
-                self._decoder.feed(data)
-        if self._decoder.done:
+        decoder = self._decoder
+        if gathered:
+            self._sink.gather()
+        try:
+            for data in self._parser.feed(chunk):
+                if not decoder.done:  # what follows the end is not a part of the answer
+                    decoder.feed(data)
+        finally:
+            self._sink.flush()
+        if decoder.done:
             self._patience.drain()
 
     def _add(self, document: list[bytes], chunk: bytes) -> None:
@@ -258,7 +269,7 @@ class _SmallDocument:
     def head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
         self.status = status
 
-    def body(self, chunk: bytes) -> None:
+    def body(self, chunk: bytes, *, gathered: bool = False) -> None:  # noqa: ARG002
         self.content += chunk
         if len(self.content) > _MAX_SMALL_DOCUMENT:
             raise WireFault("The document is too large.", kind=FailureKind.MALFORMED)

@@ -144,25 +144,42 @@ class OpenAIUsage(Struct):
 
 
 class Sink:
-    """Passes deltas on to a listener and remembers whether it heard any."""
+    """Passes deltas on to a listener and remembers whether it heard any.
+
+    Pieces of text between `gather` and `flush` are told as one.
+    """
 
     def __init__(self, listener: CallListener | None) -> None:
         self._listener = listener
+        self._gathered: list[str] | None = None
         self.heard = False
         self.final = False
         """Something was told that nobody can take back."""
 
+    def gather(self) -> None:
+        self._gathered = []
+
+    def flush(self) -> None:
+        pieces, self._gathered = self._gathered, None
+        if pieces:
+            self.text("".join(pieces))
+
     def text(self, text: str) -> None:
+        if self._gathered is not None:
+            self._gathered.append(text)
+            return
         self.heard = True
         if self._listener is not None:
             self._listener.on_text(text)
 
     def reasoning(self, text: str) -> None:
+        self.flush()
         self.heard = True
         if self._listener is not None:
             self._listener.on_reasoning(text)
 
     def call(self, number: int, name: str, arguments: str) -> None:
+        self.flush()
         if self._listener is not None and self._listener.on_call(number, name, arguments):
             self.final = True
 
@@ -171,6 +188,7 @@ class Sink:
             self._listener.on_notice(code, text)
 
     def restart(self) -> None:
+        self._gathered = None
         if self.heard and self._listener is not None:
             self._listener.on_restart()
         self.heard = False

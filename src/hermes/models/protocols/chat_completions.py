@@ -32,7 +32,6 @@ from hermes.models.encode_common import (
     cache_mark,
     effort_word,
     images_of,
-    lowered_tools,
     named_schema,
     object_arguments,
     own_reasoning,
@@ -70,11 +69,13 @@ def encode(
         messages.insert(0, lowering.system(request.system))
     history = Raw(b"[" + b",".join(messages) + b"]")
     body: dict[str, Any] = {"model": route.model, "messages": history}
-    body |= _options(request, route, repairs)
+    body |= _options(request, route, repairs, cache)
     return wire_call(route, f"{route.base_url}/chat/completions", body)
 
 
-def _options(request: ModelRequest, route: ModelRoute, repairs: Repairs) -> dict[str, Any]:
+def _options(
+    request: ModelRequest, route: ModelRoute, repairs: Repairs, cache: LoweredCache
+) -> dict[str, Any]:
     quirks, stream = route.quirks, not repairs.no_stream
     options: dict[str, Any] = {"stream": stream}
     if stream and quirks.stream_usage:
@@ -82,7 +83,7 @@ def _options(request: ModelRequest, route: ModelRoute, repairs: Repairs) -> dict
     if quirks.usage_include:
         options["usage"] = {"include": True}
     if request.tools:
-        options["tools"] = lowered_tools(request.tools, _tool)
+        options["tools"] = cache.tools(request.tools, _tool)
         if request.tool_choice:
             options["tool_choice"] = _tool_choice(request.tool_choice)
     limit = request.max_tokens or route.max_tokens

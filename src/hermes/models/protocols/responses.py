@@ -27,7 +27,6 @@ from hermes.models.encode_common import (
     LoweredCache,
     effort_word,
     images_of,
-    lowered_tools,
     named_schema,
     object_arguments,
     own_reasoning,
@@ -65,7 +64,7 @@ def encode(
     body["include"] = ["reasoning.encrypted_content"]
     if request.logprobs:
         body["include"].append("message.output_text.logprobs")
-    body |= _options(request, route)
+    body |= _options(request, route, cache)
     body |= route.extra_body
     for name in repairs.drop_fields:
         body.pop("max_output_tokens" if name == "max_tokens" else name, None)
@@ -73,10 +72,10 @@ def encode(
     return wire_call(route, f"{route.base_url}{tail}", body)
 
 
-def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
+def _options(request: ModelRequest, route: ModelRoute, cache: LoweredCache) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if request.tools:
-        options["tools"] = lowered_tools(request.tools, _tool)
+        options["tools"] = cache.tools(request.tools, _tool)
         if request.tool_choice:
             options["tool_choice"] = _tool_choice(request.tool_choice)
     limit = request.max_tokens or route.max_tokens
