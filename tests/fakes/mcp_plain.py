@@ -22,6 +22,7 @@ TOOLS = {
     "roots": "Ask for folders.",
     "sleep": "Take long.",
     "where": "Tell the directory.",
+    "flood": "Say very much.",
 }
 HINTS = {"add": {"readOnlyHint": True}, "wipe": {"destructiveHint": True}}
 NUMBER = {"type": "integer"}
@@ -74,6 +75,21 @@ PLAIN_ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+def flood(kind: str) -> dict[str, Any]:
+    """Return an answer that nobody should decode."""
+    part = {"type": "text", "text": "x"}
+    match kind:
+        case "parts":
+            return {"content": [part] * 1001}
+        case "values":
+            return {"content": [part], "structuredContent": {"of": [1] * 60_000}}
+        case "bytes":
+            return {"content": [{"type": "text", "text": "x" * 9_000_000}]}
+        case "commas":
+            return {"content": [{"type": "text", "text": "," * 100_000}]}
+    return {"content": [part] * 300_000}
+
+
 def answer_to(message: dict[str, Any]) -> dict[str, Any]:
     method, params = message["method"], message.get("params") or {}
     if method == "initialize":
@@ -85,7 +101,9 @@ def answer_to(message: dict[str, Any]) -> dict[str, Any]:
     if method == "tools/list":
         tools = []
         for name, description in TOOLS.items():
-            fields = {"a": NUMBER, "b": NUMBER} if name == "add" else {}
+            fields: dict[str, Any] = {"a": NUMBER, "b": NUMBER} if name == "add" else {}
+            if name == "flood":
+                fields = {"kind": {"type": "string"}}
             schema = {"type": "object", "properties": fields}
             tool = {"name": name, "description": description, "inputSchema": schema}
             tools.append({**tool, **({"annotations": HINTS[name]} if name in HINTS else {})})
@@ -94,6 +112,8 @@ def answer_to(message: dict[str, Any]) -> dict[str, Any]:
         if "HEARD" in os.environ:
             with Path(os.environ["HEARD"]).open("a") as heard_file:
                 heard_file.write(json.dumps(params) + "\n")
+        if params["name"] == "flood":
+            return flood(params["arguments"]["kind"])
         text = call(message["id"], params["name"], params.get("arguments") or {})
         failed = params["name"] == "fail"
         return {"content": [{"type": "text", "text": text}], "isError": failed}

@@ -4,15 +4,17 @@ import asyncio
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from fakes.toolbox import Toolbox, gone, local_environment
+from hermes.agent.mcp.bounds import bound_body
 from hermes.agent.mcp.servers import McpServers
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import ToolOutcome
@@ -176,6 +178,44 @@ async def test_a_server_at_an_address(tmp_path: Path) -> None:
     finally:
         process.kill()
         await process.wait()
+
+
+async def test_an_answer_of_any_size_is_measured_before_it_is_decoded(tmp_path: Path) -> None:
+    server = McpServerSettings(command=sys.executable, args=(PLAIN, str(tmp_path / "pid")))
+    async with box(tmp_path, server) as mcp:
+        for kind, why in (
+            ("parts", "more than 1,000 parts"),
+            ("values", "more than 50,000 values"),
+            ("bytes", "more than 8 MB"),
+            ("both", "more than 8 MB"),
+        ):
+            outcome, said = await mcp.call("flood", kind=kind)
+            assert (outcome, said) == (ToolOutcome.ERROR, f"demo says: its answer has {why}")
+        outcome, said = await mcp.call("flood", kind="commas")
+        assert (outcome, said[:5]) == (ToolOutcome.OK, ",,,,,")
+        before = (tmp_path / "pid").read_text()
+        assert await mcp.call("add", a=2, b=3) == (ToolOutcome.OK, "5")
+        assert (tmp_path / "pid").read_text() == before, "the same program, all the time"
+
+
+async def test_the_body_of_an_answer_over_http_is_measured_too() -> None:
+    async def body(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        kind = (await _reader.readuntil(b"\r\n\r\n")).split()[1].decode().strip("/")
+        media = "text/event-stream" if kind == "event" else "application/json"
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {media}\r\n\r\n".encode())
+        content = {"values": "[1" + ",1" * 60_000 + "]", "fine": f'["{"," * 60_000}"]'}
+        with suppress(ConnectionError):
+            writer.write(content.get(kind, "x" * 9_000_000).encode())
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(body, "127.0.0.1", 0) as site:
+        url = f"http://127.0.0.1:{site.sockets[0].getsockname()[1]}"
+        async with httpx2.AsyncClient(event_hooks={"response": [bound_body]}) as client:
+            for kind in ("values", "bytes", "event"):
+                with pytest.raises((httpx2.StreamError, httpx2.ReadError), match="more than"):
+                    await client.get(f"{url}/{kind}")
+            assert len((await client.get(f"{url}/fine")).content) > 60_000
 
 
 async def test_a_server_that_is_not_there_is_told_and_the_others_go_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TextIO, cast
 
 import httpx2
 import mcp_types as types
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.auth import OAuthFlowError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -26,7 +26,9 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from hermes import __version__
+from hermes.agent.mcp.bounds import MAX_PARTS, bound_body, bounded
 from hermes.agent.mcp.login import sign_in
+from hermes.agent.mcp.program import program
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.messages import Content, ImagePart, Part, TextPart, ToolOutcome
 from hermes.domain.settings.agent import McpServerSettings
@@ -213,7 +215,7 @@ class McpConnection:
                 transport = await self._transport(stack)
                 client = await stack.enter_async_context(
                     Client(
-                        transport,
+                        bounded(transport),
                         read_timeout_seconds=self.settings.timeout,
                         client_info=types.Implementation(name="hermes", version=__version__),
                         message_handler=self._heard,
@@ -230,25 +232,26 @@ class McpConnection:
         settings = self.settings
         if settings.command:
             sink = self._parts.stderr or stack.enter_context(_nowhere())
-            return stdio_client(
+            return program(
                 StdioServerParameters(
                     command=settings.command,
                     args=list(settings.args),
                     env=dict(settings.env),
                     cwd=settings.cwd or None,
                 ),
-                errlog=sink,
+                sink,
             )
         parts = self._parts
         auth = sign_in(self.name, settings, parts.tokens, parts.on_login) if settings.auth else None
         if settings.transport == "sse":
-            return sse_client(settings.url, headers=dict(settings.headers), auth=auth)
-        http = await stack.enter_async_context(
-            httpx2.AsyncClient(
-                headers=settings.headers,
+            return sse_client(
+                settings.url,
+                headers=dict(settings.headers),
                 auth=auth,
-                timeout=httpx2.Timeout(30.0, read=settings.timeout),
+                httpx_client_factory=_bounded_client,
             )
+        http = await stack.enter_async_context(
+            _bounded_client(settings.headers, httpx2.Timeout(30.0, read=settings.timeout), auth)
         )
         return streamable_http_client(settings.url, http_client=http)
 
@@ -260,7 +263,7 @@ class McpConnection:
                 page = await client.list_tools(cursor=cursor)
                 found += page.tools
                 cursor = page.next_cursor
-                if not cursor:
+                if not cursor or len(found) >= MAX_PARTS:
                     break
         capabilities = client.server_capabilities
         self.has_resources = capabilities.resources is not None
@@ -356,6 +359,15 @@ class McpConnection:
             TextPart(self._parts.redact(part.text)) if isinstance(part, TextPart) else part
             for part in content
         )
+
+
+def _bounded_client(
+    headers: dict[str, str] | None = None,
+    timeout: httpx2.Timeout | None = None,
+    auth: httpx2.Auth | None = None,
+) -> httpx2.AsyncClient:
+    hooks = {"response": [bound_body]}
+    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
 
 
 def _nowhere() -> TextIO:
