@@ -20,7 +20,7 @@ from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.ports.execution import ShellRun
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
-from hermes.execution.backends.sandbox import backend
+from hermes.execution.backends.sandbox import patrol
 from hermes.execution.host.process import remove_trees
 from hermes.execution.policy.host import HostPolicy
 
@@ -283,7 +283,7 @@ async def _ticks() -> AsyncIterator[None]:
 async def test_what_would_run_later_cannot_be_made_in_any_folder(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "_EVERY", 0.05)
+    monkeypatch.setattr(patrol, "EVERY", 0.05)
     env = await person.open()
     plant = "; ".join(
         f"mkdir -p $(dirname {path}); printf '{text}' > {path}" for path, text in PLANTS.items()

@@ -12,7 +12,7 @@ import os
 import posixpath
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -32,13 +32,11 @@ from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
     WORKSPACE,
     SandboxLayout,
-    absent,
     claim,
-    guard,
     lay_out,
     prepare,
-    watched,
 )
+from hermes.execution.backends.sandbox.patrol import Patrol
 from hermes.execution.backends.sandbox.view import View
 from hermes.execution.host.files import HostFiles, ThreadedFiles
 from hermes.execution.host.process import Launch, remove_trees
@@ -59,7 +57,6 @@ _OF_THE_HOST = """
     SSH_TTY GPG_TTY TMPDIR TMP TEMP XDG_RUNTIME_DIR BROWSER DOCKER_HOST DOCKER_CONTEXT KUBECONFIG
 """
 """Variables that name what is not inside."""
-_EVERY = 1.0
 _ROOM = 12
 """Tasks that must be free inside for a command to start and do something."""
 
@@ -89,11 +86,9 @@ class SandboxEnvironment(ShellEnvironment):
         self._env = _environment(request, layout.home)
         self._holder: Holder | None = None
         self._lock: int | None = None
-        self._absent: dict[str, str] = {}
-        self._quiet = 0
-        """Tasks inside while nothing runs."""
-        self._known: set[str] = set()
-        """What was there at the start of the kind that the host runs later."""
+        self._patrol = Patrol(layout)
+        self._started: set[str] = set()
+        """Background processes inside."""
         self._footprint: Footprint | None = None
         self._watching: asyncio.Future[None] | None = None
         self._files = ThreadedFiles(self._view)
@@ -114,9 +109,13 @@ class SandboxEnvironment(ShellEnvironment):
     ) -> CommandResult:
         if command.outside:
             with self._in_use():
-                result = await self._host().run(self._at_home(command), on_output)
+                host = self._host()
+                async with self._patrol.outside(self._busy):
+                    result = await host.run(self._at_home(command), on_output)
             return replace(result, cwd=self.cwd)
-        result = await super().run(command, on_output)
+        with self._in_use():
+            async with self._inside():
+                result = await super().run(command, on_output)
         if not result.exit_code or self._outside is None:
             return result
         reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout)
@@ -126,12 +125,29 @@ class SandboxEnvironment(ShellEnvironment):
         self, command: ShellRun, on_output: Callable[[str], None] | None = None
     ) -> ProcessInfo:
         if not command.outside:
-            return await super().spawn(command, on_output)
+            with self._in_use():
+                async with self._inside():
+                    process = await super().spawn(command, on_output)
+                    self._started.add(process.id)
+            return process
         with self._in_use():
             host = self._host()
             assert isinstance(host, ShellEnvironment)
             launch = await host.prepared(self._at_home(command))
             return await self._background.spawn(launch, command, on_output)
+
+    @contextlib.asynccontextmanager
+    async def _inside(self) -> AsyncIterator[None]:
+        """Be about to run something inside: the walls are as they should be."""
+        await self._opened()
+        async with self._patrol.inside(self._busy):
+            yield
+
+    async def _busy(self) -> bool:
+        """Tell whether a background process that was started inside may be there."""
+        running = {process.id for process in await self._background.list() if process.running}
+        self._started &= running
+        return bool(self._started)
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
         """Look without starting anything while nothing runs: most projects have no notes."""
@@ -173,7 +189,7 @@ class SandboxEnvironment(ShellEnvironment):
                 )
             await asyncio.to_thread(self._prepare)
             self._holder = await Holder.start(self._layout)
-            self._quiet = await asyncio.to_thread(self._holder.tasks)
+            await self._patrol.start(self._holder)
             self._footprint = Footprint(self._layout)
             self._watching = asyncio.ensure_future(self._watch(self._holder, self._footprint))
         return self._shell or ShellSession(STATE_DIR, self._cwd)
@@ -181,9 +197,9 @@ class SandboxEnvironment(ShellEnvironment):
     def _prepare(self) -> None:
         if self._lock is None:
             self._layout, self._lock = claim(self._layout)
+            self._patrol.take_over(self._layout)
         prepare(self._layout)
-        self._absent = absent(self._layout)
-        self._known = watched(self._layout)
+        self._patrol.survey()
 
     async def _shut(self) -> None:
         if self._lock is None and self._holder is None and not self._layout.base.exists():
@@ -191,7 +207,6 @@ class SandboxEnvironment(ShellEnvironment):
         await self._stop()
         if self._outside is not None:
             await self._outside.close()
-        await asyncio.to_thread(self._guard)
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -226,10 +241,10 @@ class SandboxEnvironment(ShellEnvironment):
     async def _settle(self) -> str:
         """Undo what must not stay; end what leaves no room for the next command."""
         note = ""
-        if away := await asyncio.to_thread(self._guard):
+        if away := await self._patrol.settle(self._busy):
             note = (
                 f"\n[Renamed to *.held: {', '.join(away)}. What would run on the host later cannot"
-                " be made in the sandbox; a command with `escalate` can ask for it.]"
+                " be made or changed in the sandbox; a command with `escalate` can ask for it.]"
             )
         if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running
@@ -243,24 +258,14 @@ class SandboxEnvironment(ShellEnvironment):
             )
         return note
 
-    def _guard(self) -> list[str]:
-        appeared = watched(self._layout) - self._known
-        return guard(self._layout, {**self._absent, **dict.fromkeys(appeared, "")})
-
     async def _watch(self, holder: Holder, footprint: Footprint) -> None:
         """Guard the project for as long as anything runs; end what has outgrown its share."""
         async with asyncio.TaskGroup() as group:
-            patrol = group.create_task(self._patrol(holder))
+            patrol = group.create_task(self._patrol.watch(self._busy))
             await footprint.watch(holder, lambda: self.idle_since is None)
             patrol.cancel()
         log.warning("a sandbox was ended: %s", footprint.note)
         await holder.end()
-
-    async def _patrol(self, holder: Holder) -> None:
-        while self._layout.project:
-            await asyncio.sleep(_EVERY)
-            if await asyncio.to_thread(holder.tasks) > self._quiet:
-                await asyncio.to_thread(self._guard)
 
     async def _stop(self) -> None:
         watching, self._watching = self._watching, None
@@ -269,7 +274,9 @@ class SandboxEnvironment(ShellEnvironment):
             await asyncio.gather(watching, return_exceptions=True)
         holder, self._holder = self._holder, None
         if holder is not None:
+            await self._patrol.survey_mounts()
             await holder.stop()
+            await self._patrol.finish()
 
     def _view(self) -> View:
         if self._holder is None:

@@ -21,7 +21,7 @@ import resource
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -44,7 +44,8 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # What the holder was started from and with must not stay reachable through its
 # entries in /proc: it becomes a program of the sandbox with files of the sandbox.
-# As process 1 that ignores its children it makes the kernel clear them away.
+# As process 1 that ignores its children it makes the kernel clear them away. Not every shell
+# hands that on: bash does.
 _HOLD = (
     'trap "" CHLD; cd /proc/sys/user; for each in *_namespaces *_groups *_marks; do'
     " echo 0 >$each 2>/dev/null; done; echo {watches} >max_inotify_watches;"
@@ -53,6 +54,7 @@ _HOLD = (
     " && exec </dev/null >/dev/null 2>&1"
     " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
 )
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 _MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _START_SECONDS = 15.0
 _NS_GET_PARENT = 0xB702
@@ -226,6 +228,24 @@ class Holder:
                         count += Path(entry.path, "task").stat().st_nlink - 2
         return count
 
+    def mounted(self) -> frozenset[str] | None:
+        """Return where something is mounted inside; None if it has ended."""
+        try:
+            text = Path(f"/proc/self/fd/{self._directory}/mountinfo").read_bytes()
+        except OSError:
+            return None
+        points = (line.split(b" ", 5)[4] for line in text.splitlines())
+        return frozenset(os.fsdecode(_OCTAL.sub(_byte, point)) for point in points) or None
+
+    async def cover(self, mounts: Iterable[tuple[str, bool]]) -> None:
+        """Mount things over themselves, read-only unless they are to be writable."""
+        lines = []
+        for path, writable in mounts:
+            quoted = shlex.quote(path)
+            only = f" && mount -o remount,bind,ro,nosuid,nodev {quoted}"
+            lines.append(f"mount --bind {quoted} {quoted}{'' if writable else only}")
+        await self._lay_over("\n".join(lines))
+
     async def _lay_over(self, script: str) -> None:
         """Mount more inside, with the rights over the sandbox that only its maker has."""
         outer = self._outer if self._outer is not None else f"{self._directory}/ns/user"
@@ -262,6 +282,10 @@ class Holder:
             await _removed(self._cgroup)
 
 
+def _byte(escape: re.Match[bytes]) -> bytes:
+    return bytes([int(escape[1], 8)])
+
+
 async def _held(layout: SandboxLayout, cgroup: Cgroup) -> tuple[Child, int, int]:
     """Start the holder; return it, its process number and its mount namespace."""
     said = bytearray()
@@ -276,11 +300,11 @@ async def _held(layout: SandboxLayout, cgroup: Cgroup) -> tuple[Child, int, int]
     hold = _HOLD.format(watches=layout.options.max_watches)
     filtered = layout.base / "etc/filter"
     seccomp = f"--seccomp 5 5<{shlex.quote(str(filtered))}" if filter_program() else ""
-    bwrap = f"exec bwrap --args 4 --info-fd 3 {seccomp} -- sh -c '{hold}' 3>&1 4<&0 0</dev/null"
+    bwrap = f"exec bwrap --args 4 --info-fd 3 {seccomp} -- bash -c '{hold}' 3>&1 4<&0 0</dev/null"
     launch = Launch(
         argv=("sh", "-c", f"{cgroup.join}{bwrap}"),
         env={"PATH": SYSTEM_PATH},
-        stdin=b"".join(argument.encode() + b"\0" for argument in arguments),
+        stdin=b"".join(os.fsencode(argument) + b"\0" for argument in arguments),
     )
     child = await Child.start(launch, take)
     child.when_exited(changed.set)

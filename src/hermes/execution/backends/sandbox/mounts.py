@@ -6,10 +6,10 @@ not exist. Writable are the workspace, a home and a `/tmp` of its own, each a
 directory of the session below `sandboxes/`, and a small RAM disk.
 
 Where a person works on a project, its directory is the workspace, at its own
-path. What the host would run later stays as it is: names in `_GUARDED` that are
-there are mounted read-only, those that are not are watched (`guard`), in every folder and
-for as long as anything runs. A mount does
-not keep the directories above it from being renamed, so these are mounts too. The home
+path. What the host would run later (`later`) stays as it is: what is there is mounted
+read-only, what is not is watched (`guard`), in every folder and for as long as anything runs. A
+mount does not keep the directories above it from being renamed, so these are mounts too, and it
+goes when the host puts another file in its place: then it is made anew. The home
 has the person's path but is the sandbox's own, kept for the next session on that
 project; toolchains and package caches of the real one show through, and what
 commands change in them goes to an overlay beside them (`overlay_script`).
@@ -20,7 +20,6 @@ and what the kernel lets its owner change in `/proc` are all read-only, and
 device nodes are copies that belong to nobody.
 """
 
-import contextlib
 import errno
 import fcntl
 import hashlib
@@ -29,11 +28,9 @@ import re
 import secrets
 import shlex
 import stat
-import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from stat import S_IFDIR, S_IFLNK
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +38,7 @@ from msgspec.structs import replace
 from hermes.domain.errors import HermesError
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentRequest
+from hermes.execution.backends.sandbox.later import guarded, kind, repositories_of
 from hermes.execution.backends.sandbox.seccomp import filter_program
 
 
@@ -81,46 +79,6 @@ _PRIVATE_PLACES = """
     .config/gcloud .config/gh .config/hub .local/share/keyrings .password-store .mozilla
     .bash_history .zsh_history
 """
-_GUARDED = """
-    .envrc .vscode .idea .zed .fleet .helix .devcontainer .devcontainer.json .github .gitlab
-    .gitlab-ci.yml .gitea .forgejo .circleci .cirrus.yml .travis.yml .drone.yml .buildkite
-    .woodpecker .woodpecker.yml .woodpecker.yaml Jenkinsfile azure-pipelines.yml .build.yml .builds
-    bitbucket-pipelines.yml .husky .pre-commit-config.yaml lefthook.yml .lefthook.yml
-    lefthook-local.yml .mise.toml mise.toml .mise.local.toml mise.local.toml .mise
-    .config/mise .config/mise.toml .exrc .nvimrc .nvim.lua .vimrc .dir-locals.el .dir-locals-2.el
-    .claude .cursor .mcp.json .gemini .codex .roo .windsurf .kiro .amazonq .vs .run .idx
-    .codesandbox .gitpod.yml .lvimrc .autoenv .autoenv.zsh .lefthook .overcommit.yml
-    .simple-git-hooks.json .simple-git-hooks.js .hg/hgrc .jj .sl appveyor.yml .appveyor.yml
-    cloudbuild.yaml cloudbuild.yml buildspec.yml .semaphore .teamcity codemagic.yaml .tekton HEAD
-    .gdbinit .Rprofile .irbrc .ghci .iex.exs .ocamlinit .pnpmfile.cjs
-"""
-"""What git, an editor, the shell or a CI service of the person runs later. With a `HEAD` the
-project itself would be a repository without a work tree, and its settings would count."""
-GUARDED_NAMES = frozenset(name for name in _GUARDED.split() if "/" not in name)
-_OF_GIT = ("config", "config.worktree", "hooks", "commondir")
-_FOLDERS_LOOKED_AT = 1000
-_ENTRIES_LOOKED_AT = 5000
-_LOOKED_UP = 100
-_LISTED = 20
-_NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
-"""Too large for each look: only repositories are sought in there, and not far down."""
-_OF_OBJECTS = frozenset({"objects", "refs"})
-_HARMLESS_SETTING = re.compile(
-    r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
-    r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
-    r"|defaultbranch|autosetupremote|repositoryformatversion|filemode|bare|logallrefupdates"
-    r"|ignorecase|precomposeunicode|symlinks|active|gpgsign|ff|autocrlf|eol|safecrlf|quotepath"
-    r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?"
-    r"|worktree\s*=\s*(?:\.\./)+[\w./-]+)?",
-    re.IGNORECASE,
-)
-_OF_NEW_REPOSITORIES = {
-    "config": _HARMLESS_SETTING,
-    "commondir": re.compile(r"\.\./\.\."),
-    ".git": re.compile(r"gitdir: [^\0]*/\.git/(?:modules|worktrees)/[\w./-]+"),
-    "git-rebase-todo": re.compile(r"(?!\s*(?:x|exec)\b).*"),
-}
-"""Files that git makes, and the lines in them that run nothing."""
 _TOOLS = """
     .pyenv .rbenv .nodenv .goenv .jenv .nvm .volta .fnm .asdf .sdkman .bun .deno .cargo .rustup go
     .ghcup .cabal .stack .opam .elan .julia .juliaup .composer .dotnet .pub-cache .conda miniconda3
@@ -150,8 +108,6 @@ _DEVICES = {
     "tty": (5, 0),
 }
 _NOBODY = 65534
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LONGEST_CONFIG = 65_536
 _PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi", "mtrr")
 _PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpagecount")
 
@@ -187,7 +143,7 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     @property
     def writable(self) -> tuple[str, ...]:
         """Places that the file tools may write to."""
-        return (self.start, self.home, *self.repositories, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
+        return (self.start, self.home, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
 
     @property
     def closed(self) -> tuple[str, ...]:
@@ -201,7 +157,7 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
     network = request.terminal.sandbox_network
     home = os.path.realpath(request.env.get("HOME") or HOME) if attended else HOME
     home = HOME if home == "/" else home
-    repositories = _repositories(project) if project else ()
+    repositories = repositories_of(project) if project else ()
     return SandboxLayout(
         base=base,
         start=str(project or WORKSPACE),
@@ -210,7 +166,7 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
         home=home,
         kept=_kept(request.sandbox_dir, str(project)) if project else base,
         tools=_tools(Path(home)) if attended else (),
-        guarded=tuple(_guarded(project, repositories)) if project else (),
+        guarded=tuple(guarded(project, repositories, Path(home))) if project else (),
         repositories=repositories,
         network=attended if network is None else network,
         hidden=(
@@ -230,146 +186,6 @@ def _kept(sandboxes: Path, project: str) -> Path:
 
 def _tools(home: Path) -> tuple[str, ...]:
     return tuple(name for name in _TOOLS.split() if (home / name).is_dir())
-
-
-def _repositories(project: Path) -> tuple[str, ...]:
-    """Return the directories of git that belong to a work tree, if they say so themselves."""
-    found: list[Path] = []
-    try:
-        pointed = (project / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        own = Path(os.path.realpath(project / pointed))
-        if Path((own / "gitdir").read_text(encoding="utf-8").strip()) == project / ".git":
-            common = (own / "commondir").read_text(encoding="utf-8").strip()
-            found = [Path(os.path.realpath(own / common))]
-    except (OSError, UnicodeDecodeError):
-        pass
-    return tuple(str(path) for path in found if (path / "objects").is_dir())
-
-
-def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
-    for name in _GUARDED.split():
-        yield str(project / name)
-        real = Path(os.path.realpath(project / name))
-        if project in real.parents:  # a link may lead elsewhere in the project
-            yield str(real)
-    if project in (own := Path(os.path.realpath(sys.prefix))).parents:
-        yield str(own)  # Hermes itself is installed there, and starts programs of it
-    files, gits = _present(project)
-    yield from files
-    for git in (*map(Path, repositories), *gits):
-        yield from (str(git / name) for name in _OF_GIT)
-        yield from _named_in(git / "config", project)
-        for module in islice(_modules(git), 200):
-            yield from (f"{module}/{name}" for name in _OF_GIT)
-        for tree in sorted(git.glob("worktrees/*"))[:200]:
-            yield from _of_work_tree(tree, project)
-
-
-def _present(project: Path) -> tuple[list[str], list[Path]]:
-    """Return what is there in folders, and where links lead: files, and directories of git."""
-    files: list[str] = []
-    gits = [] if (project / ".git").is_file() else [project / ".git"]
-    files += [] if gits else [str(project / ".git")]
-    for path in islice(_inner(project), 200):
-        real = Path(os.path.realpath(path))
-        is_git = path.name == ".git" and not path.is_file()
-        files += [str(path)] if real != path or not is_git else []
-        if project in real.parents:
-            gits.append(real) if is_git else files.append(str(real))
-    return files, gits
-
-
-def _named_in(config: Path, project: Path) -> Iterator[str]:
-    """Return what the settings of a repository name in the project: hooks, includes, filters."""
-    with contextlib.suppress(OSError):
-        with config.open("rb") as file:
-            text = file.read(_LONGEST_CONFIG).decode("utf-8", "replace")
-        for line in text.splitlines():
-            _, equals, value = line.partition("=")
-            if not equals or _HARMLESS_SETTING.fullmatch(line):
-                continue
-            for word in re.findall(r"[^\s\"';&|]+", value):
-                for base in (project, config.parent):
-                    real = Path(os.path.realpath(base / word))
-                    if project in real.parents and config.parent not in real.parents:
-                        yield str(real)
-
-
-def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
-    """Guard what git keeps of a work tree: all of it, unless it is a part of the project."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        if Path((tree / "gitdir").read_text(encoding="utf-8").strip()).is_relative_to(project):
-            yield from (str(tree / name) for name in ("commondir", "config.worktree"))
-            return
-    yield str(tree)
-
-
-def _inner(project: Path, tucked: list[str] | None = None) -> Iterator[Path]:
-    """Find repositories and guarded names in folders, as far as a short look goes."""
-    ahead, looked, left = deque([str(project)]), 0, _ENTRIES_LOOKED_AT
-    tucked = [] if tucked is None else tucked
-    while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
-        folder, listed, most = ahead.popleft(), 0, max(left, _FOLDERS_LOOKED_AT)
-        seen: set[str] = set()
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in islice(entries, most):
-                listed += 1
-                if entry.name == ".git" or entry.name in GUARDED_NAMES:
-                    seen.add(entry.name)
-                elif entry.is_dir(follow_symlinks=False):
-                    (tucked if entry.name in _NOT_LOOKED_INTO else ahead).append(entry.path)
-        left -= listed
-        if listed == most:  # there may be more of them: a name is found without a list
-            seen = {n for n in (".git", *GUARDED_NAMES) if os.path.lexists(f"{folder}/{n}")}
-        if looked > 1:
-            yield from (Path(folder, name) for name in seen)
-
-
-def _tucked_away(folders: list[str]) -> Iterator[Path]:
-    """Find repositories in folders that are not looked into."""
-    for number, folder in enumerate(folders):  # grows
-        if number >= _LOOKED_UP:
-            return
-        yield from (Path(folder, n) for n in (".git", "HEAD") if os.path.lexists(f"{folder}/{n}"))
-        if number < _LISTED and len(folders) < _LOOKED_UP:
-            folders += islice(_folders(folder), _LOOKED_UP)
-
-
-def _folders(folder: str) -> Iterator[str]:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
-                yield entry.path
-
-
-def _modules(git: Path) -> Iterator[str]:
-    """Find the repositories of submodules, whose names may have any number of folders."""
-    ahead, looked = deque(_folders(f"{git}/modules")), 0
-    while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
-        folder = ahead.popleft()
-        if any(os.path.lexists(f"{folder}/{name}") for name in _OF_GIT):
-            yield folder
-        inner = islice(_folders(folder), _FOLDERS_LOOKED_AT)
-        ahead.extend(path for path in inner if path.rpartition("/")[2] not in _OF_OBJECTS)
-
-
-def watched(layout: SandboxLayout) -> set[str]:
-    """Return what is there now, in any folder, of the kind that the host runs later."""
-    if not layout.project:
-        return set()
-    found: set[str] = set()
-    repositories = [layout.workspace / ".git", *map(Path, layout.repositories)]
-    tucked: list[str] = []
-    usual = islice(_inner(layout.workspace, tucked), _FOLDERS_LOOKED_AT)
-    for path in chain(usual, _tucked_away(tucked)):
-        inner = path.name == ".git" and path.is_dir() and not path.is_symlink()
-        found.update(str(path / name) for name in _OF_GIT) if inner else found.add(str(path))
-        repositories += [path] if inner else []
-    for git in repositories:
-        trees = islice(_folders(f"{git}/worktrees"), _FOLDERS_LOOKED_AT)
-        found.update(f"{path}/{n}" for path in chain(trees, _modules(git)) for n in _OF_GIT)
-        found.add(str(git / "rebase-merge/git-rebase-todo"))
-    return {path for path in found if os.path.lexists(path)}
 
 
 def claim(layout: SandboxLayout) -> tuple[SandboxLayout, int | None]:
@@ -433,110 +249,6 @@ def _escaped(path: str) -> str:
     return re.sub(r"([\\:,])", r"\\\1", path)
 
 
-def absent(layout: SandboxLayout) -> dict[str, str]:
-    """Return what could appear while the sandbox is up and must not, or be another link."""
-    git = (str(layout.workspace / ".git"),) if layout.project else ()
-    paths = (path for path in (*git, *layout.guarded) if not os.path.lexists(path) or _link(path))
-    return {path: _link(path) for path in paths}
-
-
-def guard(layout: SandboxLayout, absent: Mapping[str, str]) -> list[str]:
-    """Rename what has appeared where nothing of the sandbox may; return its names."""
-    away = []
-    for path, link in absent.items():
-        if not link and not os.path.lexists(path):
-            continue  # the ordinary case, for a hundred names after each command
-        root = _root(layout, path) or layout.start
-        *folders, name = Path(path).relative_to(root).parts
-        # Commands may put links anywhere: nothing is followed below the root.
-        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
-            directory: int | None = None
-            for folder in (root, *folders):
-                directory = os.open(folder, _FOLDER, dir_fd=directory)
-                opened.callback(os.close, directory)
-            if directory is None or link == _link(name, directory) != "":
-                continue
-            if link or not _runs_nothing(layout, directory, path):
-                _hold(directory, name)
-                away.append("/".join((*folders, name)))
-                if link:
-                    os.symlink(link, name, dir_fd=directory)
-    return away
-
-
-def _root(layout: SandboxLayout, path: str) -> str:
-    roots = (*layout.repositories, layout.start)
-    return next((root for root in roots if Path(path).is_relative_to(root)), "")
-
-
-def _hold(directory: int, name: str) -> None:
-    """Rename it to what takes the place of the one held before, or goes into that folder."""
-    held, unique = f"{name}.held", secrets.token_hex(3)
-    with contextlib.suppress(OSError):
-        os.unlink(held, dir_fd=directory)
-    with contextlib.suppress(OSError):
-        os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
-        return
-    with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
-        inside = os.open(held, _FOLDER, dir_fd=directory)
-        opened.callback(os.close, inside)
-        os.rename(name, unique, src_dir_fd=directory, dst_dir_fd=inside)
-        return
-    os.rename(name, f"{held}-{unique}", src_dir_fd=directory, dst_dir_fd=directory)
-
-
-def _link(path: str, directory: int | None = None) -> str:
-    try:
-        return os.readlink(path, dir_fd=directory)
-    except OSError:
-        return ""
-
-
-def _runs_nothing(layout: SandboxLayout, directory: int, path: str) -> bool:
-    """Tell whether this is what git itself has made, with nothing in it to run."""
-    root = _root(layout, path)
-    *folders, name = Path(path).relative_to(root).parts
-    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    in_git = ".git" in folders or root in layout.repositories
-    if stat.S_ISDIR(status.st_mode):
-        if name == ".git" or not (in_git and name == "hooks"):
-            return name == ".git"
-        inside = os.open(name, _FOLDER, dir_fd=directory)
-        try:
-            return all(hook.endswith(".sample") for hook in os.listdir(inside))  # noqa: PTH208
-        finally:
-            os.close(inside)
-    wanted = _OF_NEW_REPOSITORIES.get(name)
-    if wanted is None or not stat.S_ISREG(status.st_mode) or (name != ".git" and not in_git):
-        return False
-    if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
-        return False
-    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    with os.fdopen(file, "rb") as config:
-        text = config.read(_LONGEST_CONFIG + 1)
-    lines = text.decode("utf-8", "replace").splitlines()
-    if len(text) > _LONGEST_CONFIG or not all(map(wanted.fullmatch, lines)):
-        return False
-    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
-
-
-def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
-    """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
-    path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
-    root = _root(layout, path)
-    if len(lines) != 1 or not root or os.path.realpath(path) != path:
-        return False
-    if (_NOT_LOOKED_INTO | _OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
-        return False
-    names = [name for name in _OF_GIT if os.path.lexists(f"{path}/{name}")]
-    new = [name for name in names if f"{path}/{name}" not in layout.guarded]
-    with contextlib.ExitStack() as opened:
-        directory = os.open(path, _FOLDER) if new else -1
-        if new:
-            opened.callback(os.close, directory)
-        return all(_runs_nothing(layout, directory, f"{path}/{name}") for name in new)
-
-
 def bwrap_arguments(layout: SandboxLayout) -> list[str]:
     """Return the arguments that make the sandbox, without the command."""
     network = layout.network
@@ -588,18 +300,26 @@ def _readable(path: Path) -> bool:
 
 
 def _guarding(layout: SandboxLayout) -> Iterator[str]:
-    """Keep what the host runs later as it is, and from being moved out of the way."""
-    present = [path for path in layout.guarded if os.path.lexists(path) and not _link(path)]
-    above = {f"{layout.start}/.git"} if layout.project else set[str]()
+    every = (f"{layout.start}/.git", *layout.guarded) if layout.project else ()
+    for path, writable in coverings(layout, every):
+        yield from ("--bind" if writable else "--ro-bind", path, path)
+
+
+def coverings(layout: SandboxLayout, wanted: Collection[str]) -> Iterator[tuple[str, bool]]:
+    """Return the mounts that keep things as they are and from being moved out of the way.
+
+    Of what is guarded only the `wanted`; the folders above are mounts that can be written to.
+    """
+    present = [path for path in layout.guarded if path in wanted and kind(path) not in {0, S_IFLNK}]
+    above = {f"{layout.start}/.git"}.intersection(wanted)
     roots = [*map(Path, layout.repositories), layout.workspace]
     for file in map(Path, present):
         root = next((root for root in roots if file.is_relative_to(root)), file)
         above.update(str(root / folder) for folder in file.relative_to(root).parents)
     for folder in sorted(above - {*map(str, roots)}):
-        if Path(folder).is_dir() and not _link(folder):
-            yield from ("--bind", folder, folder)
-    for path in present:
-        yield from ("--ro-bind", path, path)
+        if kind(folder) == S_IFDIR:
+            yield folder, True
+    yield from ((path, False) for path in present)
 
 
 def _system(own_etc: Path, *, network: bool) -> Iterator[str]:

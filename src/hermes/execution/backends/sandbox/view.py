@@ -19,7 +19,7 @@ from typing import Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
-from hermes.execution.backends.sandbox.mounts import GUARDED_NAMES
+from hermes.execution.backends.sandbox.later import GUARDED_NAMES
 from hermes.execution.host.files import (
     FOLDER,
     changing,
@@ -32,6 +32,8 @@ from hermes.execution.host.files import (
 )
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
+_NOT_WRITTEN = GUARDED_NAMES | {".git"}
+"""What git keeps is for git: some of it runs."""
 _MAX_LINKS = 40
 _MAX_DEPTH = 200
 """Directories that a walk keeps open."""
@@ -131,7 +133,7 @@ class View:
 
     def _require_writable(self, names: list[str]) -> None:
         below = self._project if self._project == names[: len(self._project or ())] else None
-        named = below is not None and GUARDED_NAMES.intersection(names[len(below) :])
+        named = below is not None and _NOT_WRITTEN.intersection(names[len(below) :])
         if named or _depth(names, self._writable) <= _depth(names, self._guarded):
             ask = "; a command with `escalate` can ask for it" if self._guarded else ""
             raise OSError(errno.EROFS, f"this place is read-only in the sandbox{ask}")

@@ -1,0 +1,433 @@
+"""The guard of what the host runs later: what appears or changes inside is held.
+
+What is there when nothing runs inside is the person's, and remembered: where it is, how it was
+and, if that is short, what is in it. Most of it is mounted read-only. A mount goes when the
+host puts another file in its place, and there are not mounts for everything; so each
+look compares. What has appeared is renamed to `*.held`; what was changed without a mount over
+it is too, and what was there before comes back. Changes that run nothing stay.
+
+While something runs inside, what is remembered is on disk too: where Hermes ends before it
+could look, the next one on the project does that (`settle_left`).
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes.execution.backends.sandbox.later import (
+    LONGEST_CONFIG,
+    NOT_LOOKED_INTO,
+    OF_GIT,
+    OF_NEW_REPOSITORIES,
+    OF_OBJECTS,
+    Look,
+    change_mode,
+    found,
+    kind,
+    reached,
+)
+from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings
+
+_RECORD = "before"
+_IN_FOLDERS = 5000
+"""Files in folders without a mount that are compared."""
+_REMEMBERED = 8 << 20
+"""Bytes of content that are remembered of one project."""
+_FRESH = 2.0
+"""Seconds for which nobody is expected to have made anything in folders that is to stay."""
+_SLOWEST = 120.0
+"""Seconds after its last sign of life in which a Hermes that hangs is ended."""
+
+
+class _Seen(Struct, frozen=True):
+    """How something was."""
+
+    kind: int
+    identity: tuple[int, ...]
+    content: bytes | None = None
+    """Of a file, if it is short; where a link led."""
+
+    @property
+    def mode(self) -> int:
+        return self.identity[2] if self.identity else 0
+
+
+class _Record(Struct, frozen=True):
+    known: dict[bytes, _Seen]
+    mounted: list[bytes]
+
+
+class Guard:
+    """What one sandbox must leave as it is."""
+
+    def __init__(self, layout: SandboxLayout) -> None:
+        self._layout = layout
+        self._known: dict[str, _Seen] = {}
+        self._own: dict[str, _Seen] = {}
+        """What was made inside and may stay: it runs nothing."""
+        self._record = layout.kept / _RECORD
+        self._looked = 0.0
+
+    def missing(self, mounted: Collection[str]) -> list[tuple[str, bool]]:
+        """Return the mounts over what is known that are not there, or no more."""
+        wanted = coverings(self._layout, self._known.keys())
+        return [(path, writable) for path, writable in wanted if path not in mounted]
+
+    def accept(self, mounted: Collection[str] | None = None, *, whole: bool = True) -> None:
+        """Take what is there for the person's: nothing has run inside since the last look.
+
+        What was made inside stays the sandbox's until the person changes it. Folders are not
+        looked through again right after a look, unless that is to be `whole`.
+        """
+        if not self._layout.project:
+            return
+        mounted = self._layout.guarded if mounted is None else mounted
+        fresh = not whole and time.monotonic() - self._looked < _FRESH
+        with Look() as look:
+            paths = self._present(look, mounted, None, [*self._known] if fresh else None)
+        size, known, own = 0, dict[str, _Seen](), dict[str, _Seen]()
+        for path in paths:
+            before = self._known.get(path) or self._own.get(path)
+            seen = _seen(path, before, keep=size < _REMEMBERED)
+            (own if seen is self._own.get(path) else known)[path] = seen
+            size += len(seen.content or b"")
+        self._known, self._own = known, {**self._own, **own} if fresh else own
+
+    def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[str]:
+        """Hold what has appeared or changed inside; return its names.
+
+        What is `mounted` read-only only the host can have changed, and what was last touched
+        after the time `until`.
+        """
+        if not self._layout.project:
+            return []
+        away: list[str] = []
+        with Look() as look:
+            for path in sorted(self._present(look, mounted, self._known, None)):
+                before = self._known.get(path)
+                if before is not None and path in mounted and _is_same(path, before):
+                    self._known[path] = _seen(path, before)
+                elif not self._stays(path, before) and not (until and _oldest(path, look) > until):
+                    away += self._put_away(path, before)
+        self._looked = time.monotonic()
+        return away
+
+    def begin(self, mounted: Collection[str]) -> None:
+        """Put on record what is there: something is about to run inside."""
+        record = _Record(
+            known={os.fsencode(path): seen for path, seen in self._known.items()},
+            mounted=[os.fsencode(path) for path in mounted if path in self._known],
+        )
+        draft = self._record.with_name(f"{_RECORD}.{secrets.token_hex(3)}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(msgspec.msgpack.encode(record))
+        draft.replace(self._record)
+
+    def alive(self) -> None:
+        """Note that what is on record still is what to go by."""
+        with contextlib.suppress(OSError):
+            os.utime(self._record)
+
+    def end(self) -> None:
+        """Nothing runs inside any more, and all of it was looked at."""
+        self._record.unlink(missing_ok=True)
+
+    def recall(self, record: Path) -> list[str]:
+        """Settle what another guard has left on record."""
+        try:
+            until = record.stat().st_mtime + _SLOWEST
+            left = msgspec.msgpack.decode(record.read_bytes(), type=_Record)
+        except (OSError, msgspec.MsgspecError):
+            record.unlink(missing_ok=True)
+            return []
+        self._known = {os.fsdecode(path): seen for path, seen in left.known.items()}
+        held = self.check({os.fsdecode(path) for path in left.mounted}, until=until)
+        record.unlink(missing_ok=True)
+        return held
+
+    def _present(
+        self,
+        look: Look,
+        mounted: Collection[str],
+        known: Collection[str] | None,
+        inner: Iterable[str] | None,
+    ) -> set[str]:
+        """Return what is there: in the project, and in folders if they are not given as `inner`.
+
+        Also what is in folders without a mount that are `known`; all are unless that is given.
+        What is in a folder that has appeared goes with it.
+        """
+        layout = self._layout
+        if inner is None:
+            inner = found(layout.workspace, layout.repositories, look)
+        top = (f"{layout.start}/.git", *layout.guarded, *inner)
+        paths = {self._reachable(path) for path in top if os.path.lexists(path)}
+        room = _IN_FOLDERS
+        for folder in [path for path in paths if path not in mounted]:
+            if (known is None or folder in known) and self._is_closed(folder):
+                files = list(_files_in(folder, look, room))
+                room -= len(files)
+                paths.update(files)
+        return paths
+
+    def _reachable(self, path: str) -> str:
+        """Return the first link on the way to something, if there is one, instead of it."""
+        at = root = _root(self._layout, path)
+        for folder in Path(path).relative_to(root).parts[:-1]:
+            at = f"{at}/{folder}"
+            if kind(at) == stat.S_IFLNK:
+                return at
+        return path
+
+    def _is_closed(self, folder: str) -> bool:
+        """Tell whether all that is in a folder is of the kind that the host runs later."""
+        return kind(folder) == stat.S_IFDIR and not folder.endswith("/.git")
+
+    def _stays(self, path: str, before: _Seen | None) -> bool:
+        """Tell whether this is as it was or has come to run nothing; then it is remembered."""
+        if before is None:
+            stays = self._runs_nothing(path, b"")
+            self._own.update({path: _seen(path, self._own.get(path))} if stays else {})
+            return stays
+        now = _seen(path, before)
+        if now is before or not now.kind:
+            return True
+        same = (now.kind, now.content, now.mode) == (before.kind, before.content, before.mode)
+        if now.kind == stat.S_IFDIR == before.kind:
+            same = now.identity[:2] == before.identity[:2] or not self._is_closed(path)
+        elif now.content is None:
+            same = False
+        if same or (now.kind == stat.S_IFREG and self._runs_nothing(path, before.content or b"")):
+            self._known[path] = now
+            return True
+        return False
+
+    def _runs_nothing(self, path: str, known: bytes) -> bool:
+        try:
+            with self._folder_of(path) as directory:
+                return runs_nothing(self._layout, directory, path, known)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # what cannot be looked at is a finding
+
+    def _put_away(self, path: str, before: _Seen | None) -> list[str]:
+        name = Path(path).name
+        shown = _printable(str(Path(path).relative_to(_root(self._layout, path))))
+        try:
+            with self._folder_of(path) as directory, _writable(directory):
+                _hold(directory, name)
+                if before is not None:
+                    _restore(directory, name, before)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            return [f"{shown} (it could not be renamed: {error.strerror})"]
+        if before is not None:
+            self._known[path] = _seen(path, None)
+        return [shown]
+
+    @contextlib.contextmanager
+    def _folder_of(self, path: str) -> Iterator[int]:
+        """Open the folder that something is in: commands may put links anywhere."""
+        root = _root(self._layout, path)
+        with contextlib.ExitStack() as opened:
+            at = opened.enter_context(reached(root))
+            for folder in Path(path).relative_to(root).parts[:-1]:
+                at = opened.enter_context(reached(folder, at))
+            yield at
+
+
+def settle_left(layout: SandboxLayout) -> list[str]:
+    """Hold what commands made that ended together with their Hermes."""
+    held: list[str] = []
+    for record in sorted(layout.kept.parent.glob(f"*/{_RECORD}")) if layout.project else ():
+        if record.parent == layout.kept:
+            held += Guard(layout).recall(record)
+            continue
+        lock = os.open(record.parent / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held += Guard(layout).recall(record)
+        except BlockingIOError:
+            continue  # it still runs
+        finally:
+            os.close(lock)
+    return held
+
+
+def _seen(path: str, before: _Seen | None, *, keep: bool = True) -> _Seen:
+    """Return how something is now: the same object if nothing has changed."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return _Seen(kind=0, identity=())
+    identity = (
+        *(status.st_dev, status.st_ino, status.st_mode, status.st_size),
+        *(status.st_mtime_ns, status.st_ctime_ns),
+    )
+    if before is not None and identity == before.identity:
+        return before
+    what = stat.S_IFMT(status.st_mode)
+    content: bytes | None = None
+    if what == stat.S_IFLNK:
+        content = os.fsencode(_link(path))
+    elif what == stat.S_IFREG and keep:
+        content = _content(path)
+    return _Seen(kind=what, identity=identity, content=content)
+
+
+def _is_same(path: str, before: _Seen) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == before.identity[:2]
+
+
+def _content(path: str) -> bytes | None:
+    with contextlib.suppress(OSError):
+        at = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(at, "rb") as file:
+            data = file.read(LONGEST_CONFIG + 1)
+        return data if len(data) <= LONGEST_CONFIG else None
+    return None
+
+
+def _files_in(folder: str, look: Look, most: int) -> Iterator[str]:
+    ahead = [folder]
+    while ahead and most > 0:
+        for entry in look.entries(ahead.pop(), most):
+            most -= 1
+            if entry.is_dir(follow_symlinks=False):
+                ahead.append(entry.path)
+            else:
+                yield entry.path
+
+
+def _oldest(path: str, look: Look) -> float:
+    """Return when that was last touched in a tree which was left alone longest."""
+    times = []
+    for each in (path, *_files_in(path, look, 1000)):
+        with contextlib.suppress(OSError):
+            times.append(os.lstat(each).st_ctime)
+    return min(times, default=0.0)
+
+
+def _printable(name: str) -> str:
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def _root(layout: SandboxLayout, path: str) -> str:
+    roots = (*layout.repositories, layout.start)
+    return next((root for root in roots if Path(path).is_relative_to(root)), "")
+
+
+@contextlib.contextmanager
+def _writable(directory: int) -> Iterator[None]:
+    """Take the right to rename in a folder back, if its owner has it no more."""
+    mode = os.fstat(directory).st_mode
+    if mode & stat.S_IRWXU == stat.S_IRWXU:
+        yield
+        return
+    with contextlib.suppress(PermissionError):
+        change_mode(directory, mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            change_mode(directory, mode)
+
+
+def _hold(directory: int, name: str) -> None:
+    """Rename it to what takes the place of the one held before, or goes into that folder."""
+    held, unique = f"{name}.held", secrets.token_hex(3)
+    with contextlib.suppress(OSError):
+        os.unlink(held, dir_fd=directory)
+    with contextlib.suppress(OSError):
+        os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
+        return
+    with contextlib.suppress(OSError), reached(held, directory) as inside, _writable(inside):
+        os.rename(name, unique, src_dir_fd=directory, dst_dir_fd=inside)
+        return
+    os.rename(name, f"{held}-{unique}", src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def _restore(directory: int, name: str, before: _Seen) -> None:
+    if before.content is None:
+        return
+    if before.kind == stat.S_IFLNK:
+        os.symlink(os.fsdecode(before.content), name, dir_fd=directory)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
+        os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
+        file.write(before.content)
+
+
+def _link(path: str, directory: int | None = None) -> str:
+    try:
+        return os.readlink(path, dir_fd=directory)
+    except OSError:
+        return ""
+
+
+def runs_nothing(layout: SandboxLayout, directory: int, path: str, known: bytes = b"") -> bool:
+    """Tell whether this is what git itself has made, with nothing in it to run.
+
+    Lines that were `known` before may be in it.
+    """
+    root = _root(layout, path)
+    *folders, name = Path(path).relative_to(root).parts
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    in_git = ".git" in folders or root in layout.repositories
+    if stat.S_ISDIR(status.st_mode):
+        return name == ".git" or (in_git and name == "hooks" and _has_samples_only(directory))
+    if folders[-1:] == ["hooks"] and in_git:
+        return name.endswith(".sample")
+    wanted = OF_NEW_REPOSITORIES.get(name)
+    if wanted is None or not stat.S_ISREG(status.st_mode) or (name != ".git" and not in_git):
+        return False
+    if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
+        return False
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    with os.fdopen(file, "rb") as config:
+        text = config.read(LONGEST_CONFIG + 1)
+    usual = set(known.decode("utf-8", "replace").splitlines())
+    lines = text.decode("utf-8", "replace").splitlines()
+    if len(text) > LONGEST_CONFIG or not all(map(wanted.fullmatch, set(lines) - usual)):
+        return False
+    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
+
+
+def _has_samples_only(directory: int) -> bool:
+    inside = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        return all(hook.endswith(".sample") for hook in os.listdir(inside))  # noqa: PTH208 - open
+    finally:
+        os.close(inside)
+
+
+def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
+    """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
+    path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
+    root = _root(layout, path)
+    if len(lines) != 1 or not root or os.path.realpath(path) != path:
+        return False
+    if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
+        return False
+    names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
+    new = [name for name in names if f"{path}/{name}" not in layout.guarded]
+    if not new:
+        return True
+    with reached(path) as directory:
+        return all(runs_nothing(layout, directory, f"{path}/{name}") for name in new)

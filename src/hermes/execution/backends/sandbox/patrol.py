@@ -1,0 +1,159 @@
+"""When the guard looks: before and after what runs inside, and each second while it does.
+
+What has changed while nothing ran inside was the host: it is taken as it is. While
+something runs there the two cannot be told apart, and what appears or changes is held. Either
+way the mounts that the host's changes have taken down are made anew before the next command.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from hermes.execution.backends.sandbox.guard import Guard, settle_left
+from hermes.execution.backends.sandbox.holder import Holder
+from hermes.execution.backends.sandbox.mounts import SandboxLayout
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0
+
+Busy = Callable[[], Awaitable[bool]]
+
+
+class Patrol:
+    """Keeps the walls of one sandbox up, and tells what was held."""
+
+    def __init__(self, layout: SandboxLayout) -> None:
+        self._layout = layout
+        self._guard = Guard(layout)
+        self._holder: Holder | None = None
+        self._mounted: frozenset[str] = frozenset()
+        self._looking = asyncio.Lock()
+        self._commands = 0
+        """Commands that run inside, or are about to."""
+        self._quiet = 0
+        """Tasks inside while nothing runs."""
+        self._clean = True
+        """Nothing has run inside since the last look."""
+        self._untold: list[str] = []
+
+    def take_over(self, layout: SandboxLayout) -> None:
+        """Settle what an earlier Hermes has left in the project whose home this one has claimed."""
+        self._layout, self._guard = layout, Guard(layout)
+        self._untold += settle_left(layout)
+
+    def survey(self) -> None:
+        self._guard.accept()
+
+    async def start(self, holder: Holder) -> None:
+        self._holder, self._clean = holder, True
+        self._quiet = await asyncio.to_thread(holder.tasks)
+        await self.survey_mounts()
+
+    async def survey_mounts(self) -> None:
+        if self._layout.project and self._holder is not None:
+            mounted = await asyncio.to_thread(self._holder.mounted)
+            self._mounted = mounted or self._mounted
+
+    @contextlib.asynccontextmanager
+    async def inside(self, busy: Busy) -> AsyncIterator[None]:
+        """Have something run inside."""
+        async with self._looking:
+            if self._layout.project:
+                await self._ready(busy)
+            self._commands += 1
+        try:
+            yield
+        finally:
+            self._commands -= 1
+
+    @contextlib.asynccontextmanager
+    async def outside(self, busy: Busy) -> AsyncIterator[None]:
+        """Have something run on the host: what it changes stays, where that can be told."""
+        if not self._layout.project or self._holder is None:
+            yield
+            return
+        async with self._looking:
+            if not self._clean:
+                await self._look(busy, 0)
+        yield
+        async with self._looking:
+            if self._clean and await self._is_calm(busy, 0):
+                await self._accept(whole=True)
+            else:
+                await self._look(busy, 0)
+
+    async def settle(self, busy: Busy) -> list[str]:
+        """Look at what a command has left; return what was held and not told yet."""
+        async with self._looking:
+            if self._layout.project:
+                await self._look(busy, 1)
+            told, self._untold = self._untold, []
+        return list(dict.fromkeys(told))
+
+    async def watch(self, busy: Busy) -> None:
+        """Look each second while something runs inside."""
+        while self._layout.project:
+            await asyncio.sleep(EVERY)
+            async with self._looking:
+                if not self._clean:
+                    await self._look(busy, 0)
+
+    async def finish(self) -> None:
+        """Look once more: everything inside has ended."""
+        async with self._looking:
+            self._holder = None
+            await self._hold(self._mounted)
+            await asyncio.to_thread(self._guard.end)
+            self._clean = True
+
+    async def _ready(self, busy: Busy) -> None:
+        if not (self._clean and await self._is_calm(busy, 0)):
+            await self._look(busy, 0)
+            return
+        await self._accept()
+        self._clean = False
+        await asyncio.to_thread(self._guard.begin, self._mounted)
+
+    async def _accept(self, *, whole: bool = False) -> None:
+        await self.survey_mounts()
+        await asyncio.to_thread(self._guard.accept, self._mounted, whole=whole)
+        await self._cover()
+
+    async def _look(self, busy: Busy, own: int) -> None:
+        """Hold what changed inside; `own` is how many commands there are without meaning any."""
+        calm = await self._is_calm(busy, own)
+        await self.survey_mounts()
+        # First nobody inside may change it any more, then it is compared.
+        sound = self._mounted.difference(await self._cover())
+        if await self._hold(sound):
+            await self._cover()
+        if calm:
+            await asyncio.to_thread(self._guard.end)
+            self._clean = True
+        else:
+            await asyncio.to_thread(self._guard.alive)
+
+    async def _hold(self, sound: frozenset[str]) -> bool:
+        held = await asyncio.to_thread(self._guard.check, sound)
+        if held:
+            log.warning("held in %s: %s", self._layout.start, ", ".join(held))
+        self._untold += held
+        return bool(held)
+
+    async def _cover(self) -> list[str]:
+        """Make the mounts anew that are gone; return what they are over."""
+        down = await asyncio.to_thread(self._guard.missing, self._mounted)
+        if down and self._holder is not None and self._holder.running:
+            try:
+                await self._holder.cover(down)
+            except OSError as error:
+                log.warning("a mount of the sandbox could not be made: %s", error)
+            await self.survey_mounts()
+        return [path for path, _ in down]
+
+    async def _is_calm(self, busy: Busy, own: int) -> bool:
+        if self._commands > own or await busy() or self._holder is None:
+            return False
+        return await asyncio.to_thread(self._holder.tasks) <= self._quiet

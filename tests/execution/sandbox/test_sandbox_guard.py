@@ -1,0 +1,295 @@
+"""What the host runs later stays the person's: whatever happens to mounts, modes and Hermes."""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.boxes import Boxes, says, sh
+from fakes.hermes_process import other_process
+from fakes.person import Person
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.execution import ShellRun
+from hermes.execution.backends.sandbox import patrol
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+EVIL = "git config core.fsmonitor ./evil; echo evil >> .envrc"
+
+
+@pytest.fixture
+async def person(tmp_path: Path) -> AsyncIterator[Person]:
+    async with asyncio.timeout(55):
+        made = Person(tmp_path)
+        yield made
+        await made.boxes.pool.close()
+
+
+def saved(file: Path, text: str) -> None:
+    """Save a file as editors do: another one takes its place."""
+    draft = file.with_name("draft")
+    draft.write_text(text)
+    draft.rename(file)
+
+
+def _wait_for(path: Path) -> None:
+    while not os.path.lexists(path):
+        time.sleep(0.02)
+
+
+async def until_there(path: Path) -> None:
+    await asyncio.to_thread(_wait_for, path)
+
+
+def _opened_up(root: Path) -> None:
+    for folder, _, _ in os.walk(root):
+        Path(folder).chmod(0o755)
+
+
+async def test_what_the_person_replaces_stays_guarded(person: Person) -> None:
+    envrc, config = person.project / ".envrc", person.project / ".git/config"
+    envrc.write_text("as it was\n")
+    env = await person.open()
+    await sh(env, EVIL)
+    for round_ in ("one", "two"):
+        person.git("config", "alias.mine", f"!{round_}")
+        saved(envrc, f"edited {round_}\n")
+        result = await sh(env, EVIL)
+        assert "Read-only file system" in result.output
+        assert "held" not in result.output
+        assert envrc.read_text() == f"edited {round_}\n"
+        assert f"!{round_}" in config.read_text()
+        assert "fsmonitor" not in config.read_text()
+
+
+async def test_what_a_command_changed_that_was_let_out_stays_and_is_guarded(
+    person: Person,
+) -> None:
+    env = await person.open()
+    await sh(env, "true")
+    made = "git config alias.mine '!mine'; mkdir -p sub/.vscode; touch sub/.vscode/x .envrc"
+    out = await env.run(ShellRun(script=made, outside=True))
+    assert out.exit_code == 0
+    result = await sh(env, EVIL)
+    assert result.output.count("Read-only file system") == 1
+    assert "held" not in result.output
+    config = (person.project / ".git/config").read_text()
+    assert "mine" in config
+    assert "fsmonitor" not in config
+    assert (person.project / ".envrc").read_text() == ""
+    assert (person.project / "sub/.vscode/x").exists()
+
+
+async def test_what_changes_while_a_mount_is_down_is_held_and_what_was_there_comes_back(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patrol, "EVERY", 0.05)
+    envrc, config = person.project / ".envrc", person.project / ".git/config"
+    envrc.write_text("as it was\n")
+    env = await person.open()
+    await env.spawn(
+        ShellRun(script="touch ready; until echo evil >> .envrc; do sleep 0.01; done; sleep 60")
+    )
+    await until_there(person.project / "ready")
+    person.git("config", "branch.x.remote", "origin")  # runs nothing: it stays
+    saved(envrc, "by the person or not\n")
+    await until_there(person.project / ".envrc.held")
+    result = await sh(env, EVIL)
+    assert ".envrc" in result.output
+    assert "held" in result.output
+    assert "Read-only file system" in result.output
+    assert envrc.read_text() == "as it was\n"
+    assert 'branch "x"' in config.read_text()
+    assert "fsmonitor" not in config.read_text()
+
+
+MODES = {
+    "sub/.envrc": "mkdir sub; echo x > sub/.envrc; chmod 555 sub",
+    "dir/.vscode": "mkdir -p dir/.vscode; chmod 555 dir/.vscode dir",
+    ".envrc": "echo x > .envrc; chmod 555 .",
+    "r/.git/config": "git init -q r; git -C r config core.fsmonitor ./evil; chmod 111 r",
+    "s/.git/hooks/pre-commit": (
+        "git init -q s; mkdir -p s/.git/hooks; echo evil > s/.git/hooks/pre-commit;"
+        " chmod 111 s/.git/hooks s/.git"
+    ),
+    "t/.git/modules/m/config": (
+        "git init -q t; mkdir -p t/.git/modules/m; printf '[core]\\nfsmonitor=./e\\n'"
+        " > t/.git/modules/m/config; chmod 111 t/.git/modules"
+    ),
+}
+_AS_A_USER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+"""Root whom modes bind, as they bind users."""
+
+
+async def test_modes_do_not_switch_the_guard_off(tmp_path: Path) -> None:
+    script = f"""
+        import asyncio, os
+        from pathlib import Path
+        from fakes.boxes import sh
+        from fakes.person import Person
+        async def main():
+            person = Person(Path({str(tmp_path)!r}))
+            env = await person.open()
+            for path, plant in {MODES!r}.items():
+                result = await sh(env, plant)
+                os.chmod(person.project, 0o755)
+                print(path, os.path.lexists(person.project / path), "held" in result.output)
+            await sh(env, "mkdir mine; touch mine/f; chmod 311 mine")
+            print(oct((person.project / "mine").stat().st_mode))
+            await person.boxes.pool.close()
+        asyncio.run(main())
+    """
+    before = _AS_A_USER if os.geteuid() == 0 else ()
+    with other_process(script, before=before) as child:
+        output, _ = await asyncio.to_thread(child.communicate)
+    _opened_up(tmp_path)  # pytest clears it away
+    expected = [f"{path} False True" for path in MODES]
+    said = [line for line in output.decode().splitlines() if not line.startswith("held in")]
+    assert said == [*expected, "0o40311"]
+
+
+async def test_a_forged_work_tree_leads_to_no_other_repository(person: Person) -> None:
+    other = person.home / "other"
+    other.mkdir()
+    person.git("init", "-q", str(other))
+    common = other / ".git"
+    shutil.rmtree(person.project / ".git")
+    forged = person.project / "worktrees/own"
+    forged.mkdir(parents=True)
+    (forged / "gitdir").write_text(f"{person.project}/.git")
+    (person.project / ".git").write_text("gitdir: worktrees/own\n")
+    for target in (str(common), f"{person.project}/link"):
+        (forged / "commondir").write_text(target)
+        (person.project / "link").unlink(missing_ok=True)
+        (person.project / "link").symlink_to(common)
+        env = await person.open(target[-4:])
+        assert env.exposed == (str(person.project),)
+        assert (await sh(env, f"cat {common}/config")).exit_code != 0
+        await env.close()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_a_killed_hermes_left_is_held_by_the_next(person: Person, late: bool) -> None:
+    (person.project / ".github").mkdir()
+    (person.project / ".github/ci.yml").write_text("as it was")
+    plant = "echo evil > .envrc; mkdir -p sub/.vscode; touch planted; sleep 60"
+    script = f"""
+        import asyncio
+        from pathlib import Path
+        from fakes.boxes import Boxes
+        from hermes.domain.ports.execution import ShellRun
+        from hermes.execution.backends.sandbox import patrol
+        patrol.EVERY = 60.0
+        async def main():
+            boxes = Boxes("sandbox", Path({str(person.boxes.home)!r}),
+                base_env={{"HOME": {str(person.home)!r}}}, project={str(person.project)!r})
+            env = await boxes.pool.get("main", "s0", {str(person.project)!r})
+            await env.run(ShellRun(script={plant!r}))
+        asyncio.run(main())
+    """
+    with other_process(script) as child:
+        await until_there(person.project / "planted")
+        child.kill()
+    if late:  # as if it had been long ago, and all of this made since then
+        for record in person.boxes.home.glob("sandboxes/sandbox/.projects/*/*/before"):
+            os.utime(record, (1.0, 1.0))
+    env = await person.open()
+    result = await sh(env, "true")
+    assert (person.project / ".envrc").exists() is late
+    assert (person.project / "sub/.vscode").exists() is late
+    assert ("held" in result.output) is not late
+    assert (person.project / ".github/ci.yml").read_text() == "as it was"
+    (person.project / ".envrc").write_text("of the person")
+    assert "held" not in (await sh(env, "true")).output or late
+
+
+OF_GIT = """
+    sub/.git sub/.git/config sub/.git/hooks/pre-commit .git/modules/a/config
+    .git/rebase-merge/git-rebase-todo .git/worktrees/x/commondir new/.git/config
+"""
+
+
+@pytest.mark.parametrize("path", OF_GIT.split())
+async def test_the_file_tools_write_nothing_of_git(person: Person, path: str) -> None:
+    env = await person.open()
+    if path.startswith("sub/.git/"):
+        await sh(env, "git init -q sub")
+    with pytest.raises(HermesError, match="read-only"):
+        await env.write(path, b"exec touch x\n")
+    with pytest.raises(HermesError):
+        await env.remove(path)
+    file = person.project / path
+    assert not file.is_file() or "exec" not in file.read_text()
+
+
+async def test_a_crowd_of_repositories_leaves_none_unguarded(person: Person) -> None:
+    for number in range(260):
+        git = person.project / f"r{number}/.git"
+        (git / "hooks").mkdir(parents=True)
+        (git / "config").write_text("[core]\n\tbare = false\n[alias]\n\tmine = !mine\n")
+        (git / "hooks/pre-commit").write_text("mine\n")
+    env = await person.open()
+    plant = "printf '[core]\\n\\tfsmonitor = ./e\\n' >> $r/.git/config; echo >> $r/.git/hooks/new"
+    await sh(env, f"for r in r*; do {plant}; echo evil >> $r/.git/hooks/pre-commit; done")
+    gits = list(person.project.glob("r*/.git"))
+    assert len(gits) == 260
+    assert {(git / "config").read_text() for git in gits} == {
+        "[core]\n\tbare = false\n[alias]\n\tmine = !mine\n"
+    }
+    assert {(git / "hooks/pre-commit").read_text() for git in gits} == {"mine\n"}
+    assert [git for git in gits if (git / "hooks/new").exists()] == []
+
+
+async def test_a_rebase_under_way_gets_nothing_to_run(person: Person) -> None:
+    todo = person.project / ".git/rebase-merge/git-rebase-todo"
+    todo.parent.mkdir()
+    todo.write_text("exec make test\npick abc first\npick def second\n")
+    env = await person.open()
+    trees = ".git/worktrees/tree/rebase-merge"
+    await sh(
+        env,
+        "echo 'exec touch /tmp/x' >> .git/rebase-merge/git-rebase-todo; git worktree add -q tree;"
+        f" mkdir {trees}; echo 'exec touch /tmp/x' > {trees}/git-rebase-todo",
+    )
+    assert todo.read_text() == "exec make test\npick abc first\npick def second\n"
+    assert not (person.project / trees / "git-rebase-todo").exists()
+    shorter = "exec make test\npick def second\n"
+    assert "held" not in (await sh(env, f"printf '{shorter}' > {todo}")).output
+    assert todo.read_text() == shorter
+
+
+async def test_names_that_are_no_text_neither_stop_the_sandbox_nor_mislead(
+    person: Person,
+) -> None:
+    env = await person.open()
+    made = await sh(env, r"d=$'\xff\x1b[31m\nX'; mkdir -p $'old\xff/.vscode' $d; touch $d/.envrc")
+    made.output.encode()
+    assert "\x1b" not in made.output
+    assert "X/.envrc" in made.output
+    await env.close()
+    (person.project / os.fsdecode(b"d\xff") / ".vscode").mkdir(parents=True)
+    again = await person.open("s2")
+    assert await says(again, "echo usable") == "usable"
+    assert (await sh(again, r"touch $'d\xff/.vscode/x'")).exit_code != 0
+
+
+async def test_what_was_planted_before_a_sandbox_ended_is_not_taken_for_the_persons(
+    person: Person,
+) -> None:
+    boxes = Boxes(
+        "sandbox",
+        person.boxes.home,
+        base_env={"HOME": str(person.home)},
+        project=str(person.project),
+        max_processes=40,
+    )
+    env = await boxes.pool.get("main", "full", str(person.project))
+    filling = "for i in $(seq 35); do sleep 60 >/dev/null & done; (sleep 0.1; touch .envrc) &"
+    await sh(env, filling)
+    await sh(env, "true")
+    await boxes.pool.close()
+    assert not (person.project / ".envrc").exists()
