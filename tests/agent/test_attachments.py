@@ -1,5 +1,6 @@
 """Files of messages: pictures for models that can see, paths that the tools find."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ async def test_other_messages_are_the_very_same_objects() -> None:
     shown = await files(None).shown([plain, document], vision=True)
     assert shown[0] is plain
     assert shown[1] is document
+
+
+class _Letters(str):
+    looked_at = 0
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        _Letters.looked_at += 1
+        return super().__iter__()
+
+
+async def test_a_plain_text_is_not_gone_through_letter_by_letter() -> None:
+    plain = UserMessage(content=_Letters("how are you?"))
+    shown = await files(None).shown([plain], vision=True)
+    assert shown == (plain,)
+    assert _Letters.looked_at == 0
 
 
 async def test_a_file_is_named_and_put_where_the_tools_look_for_it() -> None:

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.config.secrets import (
+    OVERLAP,
+    PIECE,
     PLACEHOLDERS,
     Redactor,
     Secrets,
@@ -231,3 +233,24 @@ def _cpu(work: Callable[[], object]) -> float:
     begun = time.process_time()
     work()
     return time.process_time() - begun
+
+
+@pytest.mark.parametrize("at", [0, 1, PIECE - 30, PIECE - 1, PIECE, PIECE + OVERLAP - 9, 3 * PIECE])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "correct-horse-battery",
+        "sk-abcdefghijklmnop0123456789ABCDEF",
+        "sk-" + "a1" * PIECE * 2,
+        "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIE\n" * 3000 + "-----END RSA PRIVATE KEY-----",
+        "Bearer abc123abc123abc123",
+    ],
+)
+def test_a_long_text_is_gone_through_in_pieces_and_no_secret_is_lost_between(
+    secret: str, at: int
+) -> None:
+    redactor = Redactor(Secrets({"A_TOKEN": "correct-horse-battery"}))
+    before, after = "~" * (at - 1) + " " * (at > 0), " " + "~" * 2 * PIECE
+    assert redactor.redact(before + secret + after) == before + redactor.redact(secret) + after
+    twice = redactor.redact(f"{before}{secret}{after}{secret} ")
+    assert twice == f"{before}{redactor.redact(secret)}{after}{redactor.redact(secret)} "

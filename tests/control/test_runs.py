@@ -1,6 +1,7 @@
 """Runs: from the request to the outcome, repeated, stopped, cut off and followed."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -265,6 +266,28 @@ async def test_a_run_whose_turn_had_ended_before_the_crash_gets_its_outcome(
             assert ended.outcome is not None
             assert ended.outcome.text == "Said."
             assert isinstance((await read(runs, opened.run))[-1][1], TurnFinished)
+
+
+@pytest.mark.parametrize("place", ["text", "history", "instructions"])
+async def test_a_large_request_is_searched_for_secrets_beside_the_loop(
+    tmp_path: Path, place: str
+) -> None:
+    large, on_loop, elsewhere = "x" * 200_000, list[int](), list[int]()
+
+    def redact(text: str) -> str:
+        here = threading.current_thread() is threading.main_thread()
+        (on_loop if here else elsewhere).append(len(text))
+        return text
+
+    model = ScriptedModel([say("ok")])
+    async with running_core(tmp_path, model) as core, runs_on(core, redact=redact) as runs:
+        history = (UserMessage(content=large), AssistantMessage(text="y")) * (place == "history")
+        options = TurnOptions(instructions=large if place == "instructions" else "")
+        text = large if place == "text" else "hi"
+        started = await runs.start(asked(text, history=history, options=options))
+        await finished(runs, started.run)
+    assert len(large) in elsewhere
+    assert max(on_loop, default=0) < len(large)
 
 
 async def test_secrets_do_not_reach_the_ledger(tmp_path: Path) -> None:

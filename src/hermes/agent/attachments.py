@@ -129,7 +129,7 @@ class MessageFiles:
 
 
 def _files(message: Message) -> list[FilePart]:
-    if not isinstance(message, UserMessage):
+    if not isinstance(message, UserMessage) or isinstance(message.content, str):
         return []
     return [part for part in message.content if isinstance(part, FilePart)]
 

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
@@ -210,11 +210,10 @@ class Redactor:
         return f"Redactor({len(set(self._marks.values()))} secrets)"
 
     def redact(self, text: str) -> str:
+        """Return `text` without secrets; long texts are for threads, and gone through in pieces."""
         if self._marks:
-            text = self._compiled().sub(self._mark, text)
-        if self.hints_at_one(text):
-            text = _shapes().sub(_shape_mark, text)
-        return text
+            text = _replaced(self._compiled(), self._mark, text)
+        return _replaced(_shapes(), _shape_mark, text, _hint())
 
     def forms(self) -> tuple[str, ...]:
         """Return every text that is replaced by its value. For `RedactedStream` only."""
@@ -287,6 +286,36 @@ class AgentRedactor(Redactor):
             both = self._general.merged(Secrets(scope.secrets))
             found = self._own[scope] = Redactor(both)
         return found
+
+
+PIECE = 65_536
+OVERLAP = 65_536
+"""Longer than any credential: what begins in a piece ends within so much of the next."""
+
+
+def _replaced(
+    pattern: re.Pattern[str],
+    mark: Callable[[re.Match[str]], str],
+    text: str,
+    hint: re.Pattern[str] | None = None,
+) -> str:
+    """Replace matches of `pattern`, which are only where `hint` is; others run between pieces."""
+    if len(text) <= PIECE:
+        return text if hint and not hint.search(text) else pattern.sub(mark, text)
+    shown, done, begin = list[str](), 0, 0
+    while begin < len(text):
+        next_piece, end = begin + PIECE, begin + PIECE + OVERLAP
+        hinted = hint is None or hint.search(text, begin, end) is not None
+        for found in pattern.finditer(text, begin, end) if hinted else ():
+            if found.start() >= next_piece:
+                break
+            whole = pattern.match(text, found.start()) if found.end() >= end else None
+            shown += [text[done : found.start()], mark(whole or found)]
+            done = (whole or found).end()
+            if whole is not None:
+                break
+        begin = max(next_piece, done)
+    return "".join([*shown, text[done:]])
 
 
 def _shape_mark(match: re.Match[str]) -> str:

@@ -26,7 +26,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from hermes import __version__
-from hermes.agent.mcp.bounds import MAX_PARTS, bound_body, bounded
+from hermes.agent.mcp.bounds import MAX_PARTS, SMALL, bound_body, bounded
 from hermes.agent.mcp.login import sign_in
 from hermes.agent.mcp.program import program
 from hermes.domain.errors import HermesError, ToolRefused
@@ -137,6 +137,8 @@ class McpConnection:
             self._callers.remove(context)
         failed = ToolOutcome.ERROR if result.is_error else ToolOutcome.OK
         content = content_of(result.content, result.structured_content)
+        if len(_text_of(content)) > SMALL:
+            return ToolResult(content=await asyncio.to_thread(self._clean, content), outcome=failed)
         return ToolResult(content=self._clean(content), outcome=failed)
 
     async def resources(self, uri: str | None) -> str:

@@ -89,6 +89,8 @@ def too_old(turn: Turn, now: float) -> TurnError:
     )
 
 
+LARGE = 65_536
+"""Characters; more are searched for secrets in a thread."""
 AFTER_TURN_SECONDS = 0.3
 UNKNOWN_SESSION = ""
 BLOCKED = TurnError(
@@ -96,6 +98,18 @@ BLOCKED = TurnError(
     message="This turn blocked Hermes, which had to restart, so the turn was given up.",
     hint="Ask again in other words. The log says where it was stuck.",
 )
+
+
+def _clean(message: InboundMessage, redact: Callable[[str], str]) -> InboundMessage:
+    return replace(
+        message,
+        text=redact(message.text),
+        context=redact(message.context),
+        attachments=tuple(
+            replace(each, text=redact(each.text)) if each.text else each
+            for each in message.attachments
+        ),
+    )
 
 
 class GatewayParts(Struct, frozen=True, kw_only=True):
@@ -235,17 +249,12 @@ class Gateway:
         state: InboxState = InboxState.WAITING,
         handled_as: str | None = None,
     ) -> Admission:
-        redact, key = self.redact, self.key_of(agent_id, message)
+        key = self.key_of(agent_id, message)
         with use_profile(self.profile(agent_id)):
-            message = replace(
-                message,
-                text=redact(message.text),
-                context=redact(message.context),
-                attachments=tuple(
-                    replace(each, text=redact(each.text)) if each.text else each
-                    for each in message.attachments
-                ),
-            )
+            if len(message.text) + len(message.context) > LARGE:
+                message = await asyncio.to_thread(_clean, message, self.redact)
+            else:
+                message = _clean(message, self.redact)
         return await self.ledger.admit(
             Arrival(
                 agent_id=agent_id,

@@ -18,7 +18,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.follow import Follower, Kept, Outcome, Unseen, goes_on_later
-from hermes.control.lanes.gateway import Gateway
+from hermes.control.lanes.gateway import LARGE, Gateway
 from hermes.control.lanes.lane import Ticket
 from hermes.control.runs.active import LiveRun, RunStopped, outcome_of
 from hermes.control.runs.replay import ended_turn_outcome, finished_event, missed_events, retold
@@ -35,7 +35,14 @@ from hermes.domain.inbound import (
     RouteTerms,
     Sender,
 )
-from hermes.domain.messages import AssistantMessage, Content, Message, TextPart, ToolCall
+from hermes.domain.messages import (
+    AssistantMessage,
+    Content,
+    Message,
+    TextPart,
+    ToolCall,
+    content_text,
+)
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.profile import use_profile
 from hermes.domain.runs import (
@@ -84,6 +91,15 @@ class RunRequest(RunTerms, frozen=True, kw_only=True):
     user: str | None = None
     """The person behind the request, as its program names them."""
     routed: RouteTerms | None = None
+
+
+def _size(request: RunRequest) -> int:
+    talk = (
+        len(each.text) if isinstance(each, AssistantMessage) else len(content_text(each.content))
+        for each in request.history
+    )
+    results = (len(content_text(each.content)) for each in request.results)
+    return len(request.text) + len(request.options.instructions) + sum(talk) + sum(results)
 
 
 def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str]) -> NewRun:
@@ -232,24 +248,33 @@ class Runs(Follower):
         if own >= self._max_open and not await self._repeats(request):
             self._refuse(request)
             raise TooBusy(f"{own} runs are under way already; try again shortly.")
-        with use_profile(self._gateway.profile(request.agent_id)):
-            new = new_run(request, self._gateway, self._redact)
-        if request.choice == SessionChoice():
-            turn = self._gateway.first_turn(new.session.id, new.message, new.at)
-            new = replace(new, turn=turn)
         self._starting.append(request.agent_id)
-        self._gateway.beginning.add(new.session.id)
+        new: NewRun | None = None
         try:
+            new = await self._new_run(request)
+            self._gateway.beginning.add(new.session.id)
             opened = await self._ledger.open_run(new)
             if not opened.duplicate and request.choice.turn_id is None:
                 live = self._watch(opened.run, self._gateway.take(opened.entry, opened.turn))
                 self.expect(live.ticket)
         finally:
             self._starting.remove(request.agent_id)
-            self._gateway.beginning.discard(new.session.id)
+            if new is not None:
+                self._gateway.beginning.discard(new.session.id)
         if not opened.duplicate and request.choice.turn_id is not None:
             return replace(opened, run=await self._take_over(opened))
         return opened
+
+    async def _new_run(self, request: RunRequest) -> NewRun:
+        with use_profile(self._gateway.profile(request.agent_id)):
+            if _size(request) > LARGE:
+                new = await asyncio.to_thread(new_run, request, self._gateway, self._redact)
+            else:
+                new = new_run(request, self._gateway, self._redact)
+        if request.choice == SessionChoice():
+            turn = self._gateway.first_turn(new.session.id, new.message, new.at)
+            new = replace(new, turn=turn)
+        return new
 
     async def _take_over(self, opened: OpenedRun) -> Run:
         """Give a run the rest of a turn that is under way, or was."""
