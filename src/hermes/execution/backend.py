@@ -65,7 +65,11 @@ _WITH_PASSWORD = re.compile(r"//[^/@\s]+@|\bsk-[\w-]{8}|\bgh[pousr]_\w{8}")
 
 _NO_PROJECTS = """
     .ssh .gnupg .aws .azure .kube .password-store .mozilla .config/gh .config/gcloud bin .local/bin
-    .config/autostart .config/systemd .local/share/keyrings .local/share/applications
+    .config/autostart .config/systemd .local/share/keyrings .local/share/applications .docker
+    .local/lib .local/share/nvim .cargo .rustup .pyenv .nvm .rbenv .nodenv .asdf .sdkman .volta
+    .oh-my-zsh .zsh .zinit .zprezto .bashrc.d .profile.d .vim .emacs.d .doom.d .spacemacs.d .tmux
+    .config/nvim .config/helix .config/fish .config/git .ipython .jupyter .vscode .vscode-server
+    .cursor .claude .git-templates .githooks .terminfo .fzf
 """
 
 T = TypeVar("T")

@@ -101,11 +101,15 @@ async def test_secrets_inside_a_project_directory_are_covered(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "place", ["/", "/etc", "/root", "/usr/lib", "hermes", ".", ".ssh", ".config", "bin"]
+    "place",
+    [
+        *("/", "/etc", "/root", "/usr/lib", "hermes", ".", ".ssh", ".config", "bin", ".docker"),
+        *(".cargo/bin", ".nvm", ".oh-my-zsh/custom", ".vim", ".ipython/profile_default/startup"),
+    ],
 )
 async def test_some_directories_are_no_projects(tmp_path: Path, place: str) -> None:
     """Started in a home or in the system, commands work in a place of their own."""
-    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
     project = str(tmp_path / place)
     async with boxes_in(tmp_path, project=project) as boxes:
         env = await boxes.pool.get("main", "s1", project)

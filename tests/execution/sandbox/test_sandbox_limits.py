@@ -123,6 +123,58 @@ async def test_a_session_may_only_fill_so_much_of_the_disk(tmp_path: Path) -> No
     await boxes.pool.close()
 
 
+async def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
+    layout = lay_out(request_for("sandbox", {"home": str(tmp_path), "container_memory": 300}))
+    await asyncio.to_thread(prepare, layout)
+    holder = await Holder.start(replace(layout, terminal=Terminal()))
+    share = (
+        "import mmap, os, time; x = mmap.mmap(-1, 80 << 20); x.write(bytes(80 << 20));"
+        " [os.fork() for _ in range(3)]; x[:]; print(1, flush=True); time.sleep(50)"
+    )
+    said = bytearray()
+    launch = Launch(
+        argv=holder.command(f"exec python3 -c '{share}'", pty=False),
+        env={"PATH": "/usr/bin:/bin"},
+        interactive=True,
+    )
+    child = await launch.start(said.extend)
+    for _ in range(500):
+        await asyncio.sleep(0.02)
+        if said.count(b"1") == 8:
+            break
+    footprint = Footprint(layout)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2.5):
+            await footprint.watch(_Unlimited(holder.root), lambda: True)  # type: ignore[arg-type]
+    assert footprint.note == ""
+    await holder.stop()
+    await child.close(0.0)
+
+
+async def test_files_without_a_name_count_too(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    hide = """
+import os, time
+for number in range(60):
+    os.unlink((file := open("x", "wb", buffering=0)).name)
+    globals()[f"f{number}"] = file
+    file.write(bytes(5 << 20))
+    time.sleep(0.2)
+"""
+    await env.write("hide.py", hide.encode())
+    full = await sh(env, "python3 hide.py")
+    assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
+    assert await says(env, "echo room") == "room"
+    await boxes.pool.close()
+
+
+async def test_what_has_ended_leaves_nothing_inside(boxes: Boxes) -> None:
+    env = await boxes.open()
+    await sh(env, "for i in $(seq 60); do (sleep 0.01 &); done; sleep 0.3")
+    assert await says(env, "ps axo stat | grep -c Z") == "0"
+
+
 async def test_all_processes_of_a_session_share_its_memory(tmp_path: Path) -> None:
     """Each of them stays below the limit; together they do not."""
     boxes = Boxes("sandbox", tmp_path / "hermes", container_memory=200)
@@ -136,11 +188,21 @@ async def test_all_processes_of_a_session_share_its_memory(tmp_path: Path) -> No
     await boxes.pool.close()
 
 
-async def test_memory_is_watched_where_the_kernel_sets_no_limit_for_all(tmp_path: Path) -> None:
+HOGS = {
+    "its own": "x = bytearray(80 << 20)",
+    "shared": "import mmap; x = mmap.mmap(-1, 80 << 20); x.write(bytes(80 << 20))",
+    "a file in memory": "import os; os.write(os.memfd_create('x'), bytes(80 << 20))",
+}
+
+
+@pytest.mark.parametrize("memory", HOGS)
+async def test_memory_is_watched_where_the_kernel_sets_no_limit_for_all(
+    tmp_path: Path, memory: str
+) -> None:
     layout = lay_out(request_for("sandbox", {"home": str(tmp_path), "container_memory": 150}))
     await asyncio.to_thread(prepare, layout)
     holder = await Holder.start(replace(layout, terminal=Terminal()))  # the kernel allows more
-    hog = "python3 -c 'x = bytearray(80 << 20); import time; time.sleep(50)'"
+    hog = f'python3 -c "{HOGS[memory]}; import time; time.sleep(50)"'
     hogs = f"for i in 1 2 3; do {hog} & done; wait"
     launch = Launch(
         argv=holder.command(hogs, pty=False), env={"PATH": "/usr/bin:/bin"}, interactive=True

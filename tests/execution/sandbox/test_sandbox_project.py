@@ -149,6 +149,30 @@ async def test_the_rest_of_the_home_is_not_there(person: Person, path: str) -> N
     assert (person.home / path).read_text() == KEY
 
 
+BESIDE = {
+    ".cargo/config.toml": '[registries.x]\ntoken = "{}"\n',
+    ".npm-global/etc/npmrc": "//registry.example.org/:_authToken={}\n",
+    ".nvm/versions/node/v20/etc/npmrc": "//registry.example.org/:_authToken={}\n",
+    ".local/share/pnpm/rc": "//registry.example.org/:_authToken={}\n",
+    ".sbt/1.0/credentials.sbt": 'credentials += Credentials("r", "h", "u", "{}")\n',
+    ".gradle/init.gradle": "allprojects {{ credentials {{ password '{}' }} }}\n",
+    ".gradle/enterprise/keys.properties": "host={}\n",
+    ".julia/config/startup.jl": 'ENV["GITHUB_TOKEN"] = "{}"\n',
+    ".composer/config.json": '{{"config": {{"http-basic": {{"h": {{"password": "{}"}}}}}}}}\n',
+}
+
+
+async def test_passwords_beside_the_toolchains_are_not_there(person: Person) -> None:
+    for path, text in BESIDE.items():
+        person.file(path, text.format("hunter22hunter"))
+    person.file(".nvm/versions/node/v18/etc/npmrc", "prefix=/opt/node\n")
+    env = await person.open()
+    for path in BESIDE:
+        assert await says(env, f"cat ~/{path} 2>/dev/null; true") == "", path
+    assert await says(env, "cat ~/.nvm/versions/node/v18/etc/npmrc") == "prefix=/opt/node"
+    assert "tool of the home" in await says(env, "tool")
+
+
 async def test_secrets_and_sockets_are_not_in_the_environment(person: Person) -> None:
     env = await person.open()
     seen = await says(env, "env")
@@ -392,12 +416,26 @@ async def test_settings_that_run_nothing_stay_in_a_new_repository(person: Person
 
 async def test_a_password_in_the_settings_of_git_stays_in_the_home(person: Person) -> None:
     token = "[url 'https://x0x0x0x0x0x0x0x0@github.com/']\n"
-    for text in (token, "[sendemail]\nsmtpPass = hidden\n"):
+    for number, text in enumerate(
+        (
+            token,
+            "[sendemail]\nsmtpPass = hidden\n",
+            "[alias]\npr = \"!curl -H 'PRIVATE-TOKEN: glpat-abcdefghijklmnop' https://x\"\n",
+            "[alias]\nx = \"!curl -H 'Authorization: Bearer abcdef0123456789' u\"\n",
+            '[credential]\nhelper = "!f() { echo \\"password\\"=hunter2; }; f"\n',
+        )
+    ):
         person.file(".gitconfig", text)
-        env = await person.open(text[1:4])
+        env = await person.open(str(number))
         assert await says(env, "cat ~/.gitconfig 2>/dev/null; true") == ""
-    person.file(".gitconfig", "[url 'ssh://git@github.com/']\n")
-    assert "github" in await says(await person.open("s4"), "cat ~/.gitconfig")
+    usual = (
+        "[url 'ssh://git@github.com/']\n[credential]\nhelper = cache --timeout=3600\n[credential"
+        " 'https://github.com']\nhelper = !/usr/bin/gh auth git-credential\n[user]\nname = A B\n"
+        "[alias]\nst = status\nunstage = reset HEAD --\n[core]\npager = delta\n"
+        "[credential]\nhelper = /usr/lib/git-core/git-credential-libsecret\n"
+    )
+    person.file(".gitconfig", usual)
+    assert "github" in await says(await person.open("usual"), "cat ~/.gitconfig")
 
 
 async def test_a_search_for_processes_does_not_find_its_own_shell(person: Person) -> None:
@@ -539,6 +577,20 @@ async def test_a_failure_of_the_walls_is_known_for_one(person: Person, command: 
     result = await sh(env, command.format(home=person.home))
     assert result.exit_code
     assert WALLED[command] in result.walled
+
+
+async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Person) -> None:
+    package = person.project / "package"
+    package.mkdir()
+    boxes = Boxes(
+        "sandbox", person.boxes.home, base_env={"HOME": str(person.home)}, project=str(package)
+    )
+    env = await boxes.pool.get("main", "package", str(package))
+    assert "a folder of a repository" in (await sh(env, "git status")).walled
+    out = await env.run(ShellRun(script="git status --short .", outside=True))
+    assert out.exit_code == 0
+    assert "repository" in env.about
+    await boxes.pool.close()
 
 
 @pytest.mark.parametrize(

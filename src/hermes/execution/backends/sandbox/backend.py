@@ -356,6 +356,8 @@ def _about(layout: SandboxLayout, *, can_leave: bool) -> str:
             f" The home {layout.home} is the sandbox's own, with toolchains and caches of the real"
             " one; the user's other files, keys and services are not there."
         )
+        if walls.in_a_repository(layout) and not os.path.lexists(layout.workspace / ".git"):
+            place += " It is a folder of a git repository, and git works outside only."
     else:
         place = (
             f"A sandbox of this conversation alone. You may write in {WORKSPACE}, where you begin,"

@@ -4,13 +4,16 @@ Memory is the kernel's business where there is a control group. Elsewhere, and f
 disk space always, a look each second while something runs has to do: a sandbox
 that has grown beyond its share is ended, with everything in it. What it has
 written stays, and may be cleared away: being over the limit is a note, growing
-further is the end.
+further is the end. Memory that processes share counts once, and so do files without a name that
+are open or mapped: in memory, or on the disk.
 """
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+import re
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hermes.execution.backends.sandbox.holder import Holder
@@ -18,7 +21,13 @@ from hermes.execution.backends.sandbox.mounts import SandboxLayout
 from hermes.execution.host.process import Launch, run
 
 _EVERY = 1.0
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_FIELDS = re.compile(r"^(RssAnon|VmSwap|RssShmem|Pss_Shmem):\s+(\d+) kB", re.MULTILINE)
+_IN_MEMORY = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage")  # noqa: S108 - names
+_MAPPED = re.compile(
+    r"^([\da-f]+)-([\da-f]+) \S+ \S+ ([\da-f]+):([\da-f]+) ([1-9]\d*) +(/.*) \(deleted\)$",
+    re.MULTILINE,
+)
+_FILES_COUNTED = 20_000
 _STEP = 0.05
 """Share of the limit by which the disk must have filled before it is worth counting."""
 
@@ -43,20 +52,21 @@ class Footprint:
 
     async def _outgrown(self, holder: Holder) -> bool:
         if self._memory and not holder.limits_memory:
-            used = await asyncio.to_thread(_memory, holder.root)
+            used = await asyncio.to_thread(_memory, holder.root, self._memory)
             if used > self._memory:
                 self.note = _said(used, self._memory, "memory")
                 return True
-        return bool(self._disk) and await self._filled()
+        return bool(self._disk) and await self._filled(holder)
 
-    async def _filled(self) -> bool:
+    async def _filled(self, holder: Holder) -> bool:
         with contextlib.suppress(OSError):
             status = await asyncio.to_thread(os.statvfs, self._places[0])
             free = status.f_bavail * status.f_frsize
             if self._free is not None and self._free - free < self._disk * _STEP:
                 return False
             self._free = free
-        before, self._used = self._used, await self._counted()
+        nameless = await asyncio.to_thread(_nameless, holder.root, self._places)
+        before, self._used = self._used, await self._counted() + nameless
         self.note = _said(self._used, self._disk, "disk") if self._used > self._disk else ""
         return bool(self.note) and bool(before) and self._used > before
 
@@ -68,15 +78,64 @@ class Footprint:
         return sum(int(size) << 10 for size in sizes if size.isdigit())
 
 
-def _memory(root: str) -> int:
-    """Return the bytes that processes inside have for themselves."""
-    total = 0
+def _memory(root: str, limit: int) -> int:
+    """Return the bytes that processes inside have, alone or together."""
+    each = [_fields(root, pid, "status") for pid in _processes(root)]
+    private = sum(found.get("RssAnon", 0) + found.get("VmSwap", 0) for found in each)
+    shared = sum(found.get("RssShmem", 0) for found in each)
+    if private + shared > limit:  # several may have the same part: that takes longer to tell
+        parts = (_fields(root, pid, "smaps_rollup") for pid in _processes(root))
+        shared = sum(found.get("Pss_Shmem", 0) for found in parts)
+    files = {key: size for name, key, size in _opened(root) if name.startswith(_IN_MEMORY)}
+    return private + max(shared, sum(files.values()))
+
+
+def _nameless(root: str, places: tuple[str, ...]) -> int:
+    """Return the bytes on disk of files that have lost their name and are still there."""
+    devices = {Path(place).stat().st_dev for place in places if Path(place).exists()}
+    found: dict[tuple[int, int], int] = {}
+    for name, key, size in (*_opened(root), *_mapped(root)):
+        if key[0] in devices and not name.startswith(_IN_MEMORY):
+            found[key] = max(size, found.get(key, 0))
+    return sum(found.values())
+
+
+def _processes(root: str) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for statm in Path(root, "proc").glob("[0-9]*/statm"):
-            with contextlib.suppress(OSError, ValueError):
-                _, resident, shared = map(int, statm.read_text(encoding="ascii").split()[:3])
-                total += (resident - shared) * _PAGE
-    return total
+        yield from (name for name in os.listdir(f"{root}/proc") if name.isdigit())  # noqa: PTH208
+
+
+def _fields(root: str, pid: str, file: str) -> dict[str, int]:
+    try:
+        text = Path(root, "proc", pid, file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {name: int(size) << 10 for name, size in _FIELDS.findall(text)}
+
+
+def _opened(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:
+    """Find open files without a name: what it was, which file, and its bytes."""
+    left = _FILES_COUNTED
+    for pid in _processes(root):
+        with contextlib.suppress(OSError), os.scandir(f"{root}/proc/{pid}/fd") as entries:
+            for entry in entries:
+                if (left := left - 1) < 0:
+                    return
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    if not status.st_nlink and stat.S_ISREG(status.st_mode):
+                        key = (status.st_dev, status.st_ino)
+                        yield str(Path(entry.path).readlink()), key, status.st_blocks * 512
+
+
+def _mapped(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:
+    """Find the same among mapped files, as far as they are mapped."""
+    for pid in _processes(root):
+        with contextlib.suppress(OSError):
+            text = Path(root, "proc", pid, "maps").read_text(encoding="utf-8", errors="replace")
+            for begin, end, major, minor, number, name in _MAPPED.findall(text):
+                device = os.makedev(int(major, 16), int(minor, 16))
+                yield name, (device, int(number)), int(end, 16) - int(begin, 16)
 
 
 def _said(used: int, limit: int, what: str) -> str:

@@ -29,6 +29,7 @@ import secrets
 import shlex
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from stat import S_IFDIR, S_IFLNK
 
@@ -92,12 +93,26 @@ _TOOLS = """
 _HOME_FILES = ".gitconfig .config/git/config .config/git/ignore .config/pip/pip.conf .condarc"
 _TOOL_SECRETS = """
     .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
-    .gradle/gradle.properties .gem/credentials .composer/auth.json .bundle/config .cabal/config
-    .ivy2/.credentials .sbt/.credentials .julia/servers .conda/aau_token .dotnet/corefx
-    .local/share/uv/credentials .pub-cache/credentials.json
+    .gradle/gradle.properties .gradle/enterprise .gradle/develocity .gem/credentials
+    .composer/auth.json .bundle/config .cabal/config .ivy2/.credentials .sbt/.credentials
+    .julia/servers .conda/aau_token .dotnet/corefx .local/share/uv/credentials
+    .pub-cache/credentials.json .sbt/*/credentials.sbt
 """
+"""What is beside toolchains and hidden whatever is in it."""
+_TOOL_SETTINGS = """
+    .cargo/config .cargo/config.toml .npm-global/etc/npmrc .nvm/versions/node/*/etc/npmrc
+    .nodenv/versions/*/etc/npmrc .volta/tools/image/node/*/etc/npmrc .local/share/pnpm/rc
+    .local/share/fnm/node-versions/*/installation/etc/npmrc .asdf/installs/nodejs/*/etc/npmrc
+    .local/share/mise/installs/node/*/etc/npmrc .bun/bunfig.toml .yarn/yarnrc .sbt/repositories
+    .sbt/*/*.sbt .sbt/*/global.sbt .gradle/init.gradle .gradle/init.gradle.kts .gradle/init.d/*
+    .julia/config/startup.jl .composer/config.json .stack/config.yaml .gem/gemrc .opam/config
+    .ivy2/ivysettings.xml .dotnet/NuGet/NuGet.Config .conda/condarc
+"""
+"""Settings beside toolchains, hidden if there is a password in them."""
 _PASSWORD = re.compile(
-    rb"//(?!git@)[^/@\s]+@|(?i:extraheader|pass\w*|token)\s*=|\bgh[pousr]_\w{8}|/t/[\w-]{16,}/"
+    rb"//(?!git@)[^/@\s]+@|(?i:extraheader|pass\w*|token|secret|api_?key)[\\\"']{0,2}\s*[=:>\]]"
+    rb"|\bgh[pousr]_\w{8}|\bglpat-[\w-]{8}|\bnpm_\w{16}|/t/[\w-]{16,}/"
+    rb"|(?i:authorization|bearer)\b[:\s\"']+[\w+/=-]{6}|(?i:password)\s+[\"']|\bCredentials\("
 )
 _DEVICES = {
     "null": (1, 3),
@@ -108,6 +123,8 @@ _DEVICES = {
     "tty": (5, 0),
 }
 _NOBODY = 65534
+_SECRETS_SOUGHT = 100
+_LONGEST_SETTINGS = 1 << 20
 _PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi", "mtrr")
 _PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpagecount")
 
@@ -233,12 +250,22 @@ def overlay_script(layout: SandboxLayout) -> str:
         aside = f"{ASIDE}/{_flat(name)}"
         options = f"lowerdir={_escaped(path)},upperdir={aside}/up,workdir={aside}/work,userxattr"
         lines.append(f"mount -t overlay overlay -o {shlex.quote(options)} {shlex.quote(path)}")
-    for name in _TOOL_SECRETS.split():
-        secret = Path(layout.home, name)
-        if any(secret.is_relative_to(Path(layout.home, tool)) for tool in layout.tools):
-            quoted = shlex.quote(str(secret))
-            lines.append(f"[ ! -e {quoted} ] || mount --bind /dev/null {quoted} || exit 1")
+    for secret in _secrets(layout):
+        cover = "-t tmpfs -o ro,size=0 tmpfs" if secret.is_dir() else "--bind /dev/null"
+        quoted = shlex.quote(str(secret))
+        lines.append(f"[ ! -e {quoted} ] || mount {cover} {quoted} || exit 1")
     return "\n".join((*lines, f"umount {ASIDE}"))
+
+
+def _secrets(layout: SandboxLayout) -> Iterator[Path]:
+    """Find what holds passwords in the toolchains that show through."""
+    home = Path(layout.home)
+    shown = [home / tool for tool in layout.tools]
+    for pattern in (*_TOOL_SECRETS.split(), *_TOOL_SETTINGS.split()):
+        for path in islice(home.glob(pattern), _SECRETS_SOUGHT):
+            plain = pattern in _TOOL_SETTINGS.split() and _readable(path)
+            if _inside_any(path, shown) and not plain:
+                yield path
 
 
 def _flat(name: str) -> str:
@@ -294,7 +321,9 @@ def _home(layout: SandboxLayout) -> Iterator[str]:
 def _readable(path: Path) -> bool:
     """Tell whether this is a file without a password in it."""
     try:
-        return path.is_file() and not _PASSWORD.search(path.read_bytes())
+        with path.open("rb") as file:
+            text = file.read(_LONGEST_SETTINGS + 1)
+        return len(text) <= _LONGEST_SETTINGS and not _PASSWORD.search(text)
     except OSError:
         return False
 

@@ -30,6 +30,7 @@ _NO_NETWORK = re.compile(
     r"Could not resolve host|Temporary failure in name resolution|Network is unreachable"
     r"|ENOTFOUND|EAI_AGAIN|Name or service not known|No address associated"
 )
+_NO_REPOSITORY = re.compile(r"fatal: not a git repository")
 _NOT_THERE = re.compile(
     r"^.{0,200}?(/[^\s:'\"’]{1,400})['\"’]?:? .{0,40}(?:No such file or directory|not found)"
     r"|(?:No such file or directory|ENOENT).{0,80}?['\"‘](/[^'\"’]{1,400})['\"’]",
@@ -45,11 +46,18 @@ def stopped_by(output: str, layout: SandboxLayout) -> str:
     for reason, pattern in _SIGNS.items():
         if pattern.search(text):
             return reason
+    if _NO_REPOSITORY.search(text) and in_a_repository(layout):
+        return "the project is a folder of a repository, which is not in the sandbox"
     for found in _NOT_THERE.finditer(text):
         path = (found[1] or found[2]).rstrip(".,;)")
         if os.path.lexists(path) and _outside(path, layout):
             return f"{path} is not in the sandbox"
     return ""
+
+
+def in_a_repository(layout: SandboxLayout) -> bool:
+    folders = (layout.workspace, *layout.workspace.parents) if layout.project else ()
+    return any(os.path.lexists(folder / ".git") for folder in folders)
 
 
 def _outside(path: str, layout: SandboxLayout) -> bool:
