@@ -33,6 +33,7 @@ Work = Callable[[sqlite3.Connection], T]
 _log = logging.getLogger(__name__)
 
 MAX_BATCH = 512
+ANSWERED_AT_ONCE = 8
 IDLE_SECONDS = 0.25
 CHECKPOINT_CHANGES = 4000
 CHECKPOINT_BYTES = 16 * 1024 * 1024
@@ -260,9 +261,12 @@ def _answer(batch: list[_Job]) -> None:
     for loop, jobs in loops.items():
         # A loop that is closed has no caller left to tell.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, jobs)
+            loop.call_soon_threadsafe(_settle, loop, jobs)
 
 
-def _settle(jobs: list[_Job]) -> None:
-    for job in jobs:
+def _settle(loop: asyncio.AbstractEventLoop, jobs: list[_Job]) -> None:
+    """Answer a few callers; after a large commit everybody else gets a turn between them."""
+    for job in jobs[:ANSWERED_AT_ONCE]:
         job.settle()
+    if len(jobs) > ANSWERED_AT_ONCE:
+        loop.call_soon(_settle, loop, jobs[ANSWERED_AT_ONCE:])
