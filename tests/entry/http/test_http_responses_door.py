@@ -107,6 +107,20 @@ async def test_a_message_is_answered(tmp_path: Path) -> None:
         assert await door.ledger.session(answer.headers["x-hermes-session-id"]) is not None
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        [{"role": "user", "content": "x"}] * 4001,
+        [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * 2001}],
+    ],
+)
+async def test_items_and_parts_are_of_bounded_number(tmp_path: Path, given: Any) -> None:
+    async with responses_door(tmp_path, ScriptedModel()) as door:
+        refused = await door.client.post("/v1/responses", json={"input": given})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"].startswith("input")
+
+
 async def test_a_stream_and_the_stored_response_say_the_same(tmp_path: Path) -> None:
     model = ScriptedModel([thinks("Let me count.", "1, ", "2, ", "3")])
     async with responses_door(tmp_path, model) as door:

@@ -94,6 +94,9 @@ class ContentPart(FileIn, frozen=True, kw_only=True):
     refusal: str | None = None
 
 
+ContentParts = Annotated[tuple[ContentPart, ...], Meta(max_length=2000)]
+
+
 class FunctionIn(Struct, frozen=True, kw_only=True):
     """What a call asks for."""
 
@@ -115,7 +118,7 @@ class ChatMessage(Struct, frozen=True, kw_only=True):
     role: Annotated[
         str, Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]})
     ]
-    content: str | tuple[ContentPart, ...] | None = None
+    content: str | ContentParts | None = None
     name: str | None = None
     tool_calls: tuple[CallIn, ...] | None = None
     tool_call_id: str | None = None
@@ -128,13 +131,13 @@ class InputItem(FileIn, frozen=True, kw_only=True):
     """`message` if there is a `role`."""
     id: Short | None = None
     role: Short | None = None
-    content: str | tuple[ContentPart, ...] | None = None
+    content: str | ContentParts | None = None
     tool_calls: tuple[CallIn, ...] | None = None
     tool_call_id: CallId | None = None
     call_id: Short | None = None
     name: Short | None = None
     arguments: str | None = None
-    output: str | tuple[ContentPart, ...] | None = None
+    output: str | ContentParts | None = None
     error: Any = None
     status: Short | None = None
     text: str | None = None
@@ -142,6 +145,10 @@ class InputItem(FileIn, frozen=True, kw_only=True):
     phase: Literal["commentary", "final_answer"] | None = None
     encrypted_content: str | None = None
     """What a compaction stands for, as it was given out."""
+
+
+InputItems = Annotated[tuple[InputItem, ...], Meta(max_length=4000)]
+"""Calls and their results are two each."""
 
 
 class Picture(Struct, frozen=True):

@@ -13,6 +13,7 @@ from hermes.entry.http.api.conversation import (
     ContentPart,
     ImageUrl,
     InputItem,
+    InputItems,
     Short,
     bad_value,
 )
@@ -60,7 +61,7 @@ class ConversationName(Struct, frozen=True, kw_only=True):
 class CreateResponse(AnswerOptions, frozen=True, kw_only=True):
     """A request for a response."""
 
-    input: str | tuple[InputItem, ...] | None = None
+    input: str | InputItems | None = None
     instructions: str | None = None
     previous_response_id: Short | None = None
     conversation: Annotated[str, Meta(min_length=1, max_length=256)] | ConversationName | None = (

@@ -18,7 +18,7 @@ from hermes.domain.usage import IMAGE_TOKENS, SUMMARY_HEADER, estimate_message, 
 from hermes.entry.http.access import require_agent
 from hermes.entry.http.api.conversation import (
     Conversation,
-    InputItem,
+    InputItems,
     Short,
     compacted,
     history_of,
@@ -41,7 +41,7 @@ class CompactRequest(Struct, frozen=True, kw_only=True):
 
     model: Short
     """The agent whose model summarises."""
-    input: str | tuple[InputItem, ...] | None = None
+    input: str | InputItems | None = None
     previous_response_id: Short | None = None
     """What was said up to and with this response comes before `input`."""
     instructions: str | None = None
