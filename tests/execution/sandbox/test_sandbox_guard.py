@@ -293,3 +293,42 @@ async def test_what_was_planted_before_a_sandbox_ended_is_not_taken_for_the_pers
     await sh(env, "true")
     await boxes.pool.close()
     assert not (person.project / ".envrc").exists()
+
+
+async def test_a_repository_of_the_sandbox_becomes_the_persons_when_they_change_it(
+    person: Person,
+) -> None:
+    env = await person.open()
+    await sh(env, "git init -q sub && sleep 0.2")
+    person.git("-C", "sub", "config", "alias.mine", "!mine")
+    result = await sh(env, "git -C sub config core.fsmonitor ./evil; true")
+    assert (person.project / "sub/.git/config.held").exists(), result.output
+    config = (person.project / "sub/.git/config").read_text()
+    assert "mine" in config
+    assert "fsmonitor" not in config
+
+
+async def test_settings_that_name_others_in_turn_stay_and_so_do_hooks_of_all_repositories(
+    person: Person,
+) -> None:
+    config = person.project / ".git/config"
+    config.write_text(config.read_text() + "[include]\n\tpath = ../shared\n")
+    person.file(".gitconfig", "[core]\n\thooksPath = .githooks\n[alias]\n\tst = status\n")
+    (person.project / "shared").write_text("[include]\n\tpath = more.cfg\n")
+    (person.project / "more.cfg").write_text("[user]\n")
+    (person.project / ".githooks").mkdir()
+    env = await person.open()
+    await sh(env, "echo evil >> more.cfg; echo evil > .githooks/pre-commit")
+    assert (person.project / "more.cfg").read_text() == "[user]\n"
+    assert not (person.project / ".githooks/pre-commit").exists()
+    assert "held" not in (await sh(env, "touch status")).output
+
+
+@pytest.mark.parametrize("name", [".config/mise.toml", "sub/.git/modules/m/config"])
+async def test_a_link_on_the_way_is_held_itself(person: Person, name: str) -> None:
+    env = await person.open()
+    folder, file = name.rsplit("/", 1) if name[0] == "." else ("sub/.git/modules", "m/config")
+    make = f"mkdir -p $(dirname {folder}) conf/m; printf '[core]\nfsmonitor = x\n' > conf/{file}"
+    result = await sh(env, f"{make}; ln -s $PWD/conf {folder}")
+    assert "held" in result.output
+    assert not (person.project / folder).is_symlink()

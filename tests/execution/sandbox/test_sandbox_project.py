@@ -482,6 +482,9 @@ async def test_a_new_repository_is_made_inside_but_says_nothing_to_run(person: P
     made = await sh(env, "git init -q && git config user.name x && git commit -qm 1 --allow-empty")
     assert made.exit_code == 0, made.output
     assert (person.project / ".git/config").exists()
+    await sh(env, "sleep 0.3")
+    again = await sh(env, "git remote add origin https://example.org/x && mkdir -p .git/hooks")
+    assert again.exit_code == 0, again.output
     await sh(env, "git config core.fsmonitor 'touch /tmp/owned'")
     assert not (person.project / ".git/config").exists()
 

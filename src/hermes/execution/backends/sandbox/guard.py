@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.execution.backends.sandbox.later import (
     LONGEST_CONFIG,
@@ -41,6 +42,8 @@ _IN_FOLDERS = 5000
 """Files in folders without a mount that are compared."""
 _REMEMBERED = 8 << 20
 """Bytes of content that are remembered of one project."""
+_TICK = 100_000_000
+"""Nanoseconds in which two changes of a file may get the same time."""
 _FRESH = 2.0
 """Seconds for which nobody is expected to have made anything in folders that is to stay."""
 _SLOWEST = 120.0
@@ -58,6 +61,9 @@ class _Seen(Struct, frozen=True):
     @property
     def mode(self) -> int:
         return self.identity[2] if self.identity else 0
+
+
+_GONE, _HIDDEN = _Seen(kind=0, identity=()), _Seen(kind=-1, identity=())
 
 
 class _Record(Struct, frozen=True):
@@ -92,14 +98,16 @@ class Guard:
         mounted = self._layout.guarded if mounted is None else mounted
         fresh = not whole and time.monotonic() - self._looked < _FRESH
         with Look() as look:
-            paths = self._present(look, mounted, None, [*self._known] if fresh else None)
+            inner = (*self._known, *self._own) if fresh else None
+            paths = self._present(look, mounted, None, inner)
         size, known, own = 0, dict[str, _Seen](), dict[str, _Seen]()
         for path in paths:
             before = self._known.get(path) or self._own.get(path)
-            seen = _seen(path, before, keep=size < _REMEMBERED)
-            (own if seen is self._own.get(path) else known)[path] = seen
+            seen = self._seen(path, before, keep=size < _REMEMBERED)
+            if seen.kind:
+                (own if _is_untouched(seen, self._own.get(path)) else known)[path] = seen
             size += len(seen.content or b"")
-        self._known, self._own = known, {**self._own, **own} if fresh else own
+        self._known, self._own = known, own
 
     def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[str]:
         """Hold what has appeared or changed inside; return its names.
@@ -114,7 +122,7 @@ class Guard:
             for path in sorted(self._present(look, mounted, self._known, None)):
                 before = self._known.get(path)
                 if before is not None and path in mounted and _is_same(path, before):
-                    self._known[path] = _seen(path, before)
+                    self._known[path] = self._seen(path, before)
                 elif not self._stays(path, before) and not (until and _oldest(path, look) > until):
                     away += self._put_away(path, before)
         self._looked = time.monotonic()
@@ -126,10 +134,12 @@ class Guard:
             known={os.fsencode(path): seen for path, seen in self._known.items()},
             mounted=[os.fsencode(path) for path in mounted if path in self._known],
         )
-        draft = self._record.with_name(f"{_RECORD}.{secrets.token_hex(3)}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-            file.write(msgspec.msgpack.encode(record))
-        draft.replace(self._record)
+        draft = self._record.with_name(f"{_RECORD}.draft")
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from clearing it
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+                file.truncate()
+                file.write(msgspec.msgpack.encode(record))
+            draft.replace(self._record)
 
     def alive(self) -> None:
         """Note that what is on record still is what to go by."""
@@ -191,29 +201,42 @@ class Guard:
         """Tell whether all that is in a folder is of the kind that the host runs later."""
         return kind(folder) == stat.S_IFDIR and not folder.endswith("/.git")
 
+    def _seen(self, path: str, before: _Seen | None, *, keep: bool = True) -> _Seen:
+        """Return how something is now: the same object if nothing has changed."""
+        try:
+            if before is not None and _identity(os.lstat(path)) == before.identity:
+                return before
+            with self._folder_of(path) as directory:
+                return _described(directory, Path(path).name, keep=keep)
+        except FileNotFoundError:
+            return _GONE
+        except OSError:
+            return _HIDDEN
+
     def _stays(self, path: str, before: _Seen | None) -> bool:
         """Tell whether this is as it was or has come to run nothing; then it is remembered."""
-        if before is None:
-            stays = self._runs_nothing(path, b"")
-            self._own.update({path: _seen(path, self._own.get(path))} if stays else {})
-            return stays
-        now = _seen(path, before)
-        if now is before or not now.kind:
+        now = self._seen(path, before)
+        if now is before or now is _GONE:
             return True
+        if before is None:
+            stays = self._runs_nothing(path, now, b"")
+            self._own.update({path: now} if stays else {})
+            return stays
         same = (now.kind, now.content, now.mode) == (before.kind, before.content, before.mode)
         if now.kind == stat.S_IFDIR == before.kind:
             same = now.identity[:2] == before.identity[:2] or not self._is_closed(path)
         elif now.content is None:
             same = False
-        if same or (now.kind == stat.S_IFREG and self._runs_nothing(path, before.content or b"")):
+        known = before.content or b""
+        if same or (now.kind == stat.S_IFREG and self._runs_nothing(path, now, known)):
             self._known[path] = now
             return True
         return False
 
-    def _runs_nothing(self, path: str, known: bytes) -> bool:
+    def _runs_nothing(self, path: str, now: _Seen, known: bytes) -> bool:
         try:
             with self._folder_of(path) as directory:
-                return runs_nothing(self._layout, directory, path, known)
+                return runs_nothing(self._layout, directory, path, now, known)
         except FileNotFoundError:
             return True
         except OSError:
@@ -222,17 +245,18 @@ class Guard:
     def _put_away(self, path: str, before: _Seen | None) -> list[str]:
         name = Path(path).name
         shown = _printable(str(Path(path).relative_to(_root(self._layout, path))))
+        self._known.pop(path, None)
         try:
             with self._folder_of(path) as directory, _writable(directory):
                 _hold(directory, name)
-                if before is not None:
-                    _restore(directory, name, before)
+                if before is not None and before.content is not None:
+                    _restore(directory, name, before.kind, before.mode, before.content)
+                    # Whatever is made of it from now on, it is compared with what it was.
+                    self._known[path] = replace(before, identity=_untrusted(before.identity))
         except FileNotFoundError:
             return []
         except OSError as error:
             return [f"{shown} (it could not be renamed: {error.strerror})"]
-        if before is not None:
-            self._known[path] = _seen(path, None)
         return [shown]
 
     @contextlib.contextmanager
@@ -264,25 +288,40 @@ def settle_left(layout: SandboxLayout) -> list[str]:
     return held
 
 
-def _seen(path: str, before: _Seen | None, *, keep: bool = True) -> _Seen:
-    """Return how something is now: the same object if nothing has changed."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return _Seen(kind=0, identity=())
-    identity = (
+def _described(directory: int, name: str, *, keep: bool = True) -> _Seen:
+    """Return how something in an open folder is; what changes after that looks different."""
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    content: bytes | None = None
+    if stat.S_ISLNK(status.st_mode):
+        content = os.fsencode(os.readlink(name, dir_fd=directory))
+    elif stat.S_ISREG(status.st_mode) and keep:
+        with contextlib.suppress(PermissionError):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
+                status = os.fstat(file.fileno())
+                content = file.read(LONGEST_CONFIG + 1)
+        content = None if content is None or len(content) > LONGEST_CONFIG else content
+    identity = _identity(status)
+    if time.time_ns() - status.st_ctime_ns < _TICK:
+        identity = _untrusted(identity)  # another change might have the same time
+    return _Seen(kind=stat.S_IFMT(status.st_mode), identity=identity, content=content)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (
         *(status.st_dev, status.st_ino, status.st_mode, status.st_size),
         *(status.st_mtime_ns, status.st_ctime_ns),
     )
-    if before is not None and identity == before.identity:
-        return before
-    what = stat.S_IFMT(status.st_mode)
-    content: bytes | None = None
-    if what == stat.S_IFLNK:
-        content = os.fsencode(_link(path))
-    elif what == stat.S_IFREG and keep:
-        content = _content(path)
-    return _Seen(kind=what, identity=identity, content=content)
+
+
+def _untrusted(identity: tuple[int, ...]) -> tuple[int, ...]:
+    return (*identity[:-1], 0)
+
+
+def _is_untouched(now: _Seen, before: _Seen | None) -> bool:
+    if before is None:
+        return False
+    return (now.identity[:-1], now.content) == (before.identity[:-1], before.content)
 
 
 def _is_same(path: str, before: _Seen) -> bool:
@@ -291,15 +330,6 @@ def _is_same(path: str, before: _Seen) -> bool:
     except OSError:
         return False
     return (status.st_dev, status.st_ino) == before.identity[:2]
-
-
-def _content(path: str) -> bytes | None:
-    with contextlib.suppress(OSError):
-        at = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(at, "rb") as file:
-            data = file.read(LONGEST_CONFIG + 1)
-        return data if len(data) <= LONGEST_CONFIG else None
-    return None
 
 
 def _files_in(folder: str, look: Look, most: int) -> Iterator[str]:
@@ -362,49 +392,38 @@ def _hold(directory: int, name: str) -> None:
     os.rename(name, f"{held}-{unique}", src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def _restore(directory: int, name: str, before: _Seen) -> None:
-    if before.content is None:
-        return
-    if before.kind == stat.S_IFLNK:
-        os.symlink(os.fsdecode(before.content), name, dir_fd=directory)
+def _restore(directory: int, name: str, what: int, mode: int, content: bytes) -> None:
+    if what == stat.S_IFLNK:
+        os.symlink(os.fsdecode(content), name, dir_fd=directory)
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
-        os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
-        file.write(before.content)
+        os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        file.write(content)
 
 
-def _link(path: str, directory: int | None = None) -> str:
-    try:
-        return os.readlink(path, dir_fd=directory)
-    except OSError:
-        return ""
-
-
-def runs_nothing(layout: SandboxLayout, directory: int, path: str, known: bytes = b"") -> bool:
+def runs_nothing(
+    layout: SandboxLayout, directory: int, path: str, now: _Seen, known: bytes = b""
+) -> bool:
     """Tell whether this is what git itself has made, with nothing in it to run.
 
     Lines that were `known` before may be in it.
     """
     root = _root(layout, path)
     *folders, name = Path(path).relative_to(root).parts
-    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     in_git = ".git" in folders or root in layout.repositories
-    if stat.S_ISDIR(status.st_mode):
+    if now.kind == stat.S_IFDIR:
         return name == ".git" or (in_git and name == "hooks" and _has_samples_only(directory))
     if folders[-1:] == ["hooks"] and in_git:
         return name.endswith(".sample")
     wanted = OF_NEW_REPOSITORIES.get(name)
-    if wanted is None or not stat.S_ISREG(status.st_mode) or (name != ".git" and not in_git):
+    if wanted is None or now.kind != stat.S_IFREG or (name != ".git" and not in_git):
         return False
     if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
         return False
-    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    with os.fdopen(file, "rb") as config:
-        text = config.read(LONGEST_CONFIG + 1)
     usual = set(known.decode("utf-8", "replace").splitlines())
-    lines = text.decode("utf-8", "replace").splitlines()
-    if len(text) > LONGEST_CONFIG or not all(map(wanted.fullmatch, set(lines) - usual)):
+    lines = (now.content or b"").decode("utf-8", "replace").splitlines()
+    if now.content is None or not all(map(wanted.fullmatch, set(lines) - usual)):
         return False
     return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
 
@@ -430,4 +449,5 @@ def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> 
     if not new:
         return True
     with reached(path) as directory:
-        return all(runs_nothing(layout, directory, f"{path}/{name}") for name in new)
+        there = ((name, _described(directory, name)) for name in new)
+        return all(runs_nothing(layout, directory, f"{path}/{n}", now) for n, now in there)

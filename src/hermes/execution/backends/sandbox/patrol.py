@@ -109,10 +109,10 @@ class Patrol:
             self._clean = True
 
     async def _ready(self, busy: Busy) -> None:
-        if not (self._clean and await self._is_calm(busy, 0)):
+        if self._clean and await self._is_calm(busy, 0):
+            await self._accept()
+        else:
             await self._look(busy, 0)
-            return
-        await self._accept()
         self._clean = False
         await asyncio.to_thread(self._guard.begin, self._mounted)
 
