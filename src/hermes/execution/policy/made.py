@@ -138,7 +138,7 @@ class MadeFiles:
         if command.name == "ln" or not (self._links or self._arrived):
             return False
         written = set(written_paths(command))
-        named = command.operands() if changes_files(command) else ()
+        named = command.operands() if changes_files(command) or self._links else ()
         for path in {*written, *named, *_runs(command)}:
             place = absolute(path, command.cwd)
             linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
