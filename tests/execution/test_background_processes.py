@@ -11,7 +11,7 @@ from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.host import background
-from hermes.execution.host.watch import OutputWatch
+from hermes.execution.host.watch import MAX_WAITING, OutputWatch
 from hermes.testing import FakeClock
 
 
@@ -218,7 +218,7 @@ async def test_what_waits_to_be_looked_at_is_bounded_and_what_is_left_out_is_sai
     told: list[str] = []
     watch = OutputWatch([SafePattern("first|last")], FakeClock(), told.append)
     watch.feed("first\n")
-    for _ in range(20):
+    for _ in range(MAX_WAITING // 100_000 + 1):
         watch.feed("x" * 99_999 + "\n")
     watch.feed("last\n")
     await looked_through(watch)

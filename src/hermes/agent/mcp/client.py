@@ -1,4 +1,4 @@
-"""One connection to an MCP server; beside `login` the only module that knows the SDK.
+"""One connection to an MCP server; beside `login`, `program` and `bounds` all that knows the SDK.
 
 The SDK ties a connection to the task that opened it, so each has a task of its own
 (`McpConnection.run`), which connects, lists, listens for changes, and connects again with growing

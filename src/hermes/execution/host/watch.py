@@ -20,7 +20,7 @@ MAX_PATTERNS = 8
 """For one process."""
 MAX_WATCHED = 32
 """For all that run in a session, together."""
-MAX_WAITING = 1_000_000
+MAX_WAITING = 4_000_000
 """Characters that may wait to be looked at."""
 QUIET_SECONDS = 15.0
 MAX_STRIKES = 3
