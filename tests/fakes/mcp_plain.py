@@ -85,6 +85,11 @@ def flood(kind: str) -> dict[str, Any]:
             return {"content": [part], "structuredContent": {"of": [1] * 60_000}}
         case "bytes":
             return {"content": [{"type": "text", "text": "x" * 9_000_000}]}
+        case "deep":
+            return {
+                "content": [part],
+                "structuredContent": {"of": json.loads("[" * 600 + "]" * 600)},
+            }
         case "commas":
             return {"content": [{"type": "text", "text": "," * 100_000}]}
     return {"content": [part] * 300_000}

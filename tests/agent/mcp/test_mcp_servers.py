@@ -184,13 +184,14 @@ async def test_an_answer_of_any_size_is_measured_before_it_is_decoded(tmp_path: 
     server = McpServerSettings(command=sys.executable, args=(PLAIN, str(tmp_path / "pid")))
     async with box(tmp_path, server) as mcp:
         for kind, why in (
-            ("parts", "more than 1,000 parts"),
-            ("values", "more than 50,000 values"),
-            ("bytes", "more than 8 MB"),
-            ("both", "more than 8 MB"),
+            ("parts", "has more than 1,000 parts"),
+            ("values", "has more than 50,000 values"),
+            ("bytes", "has more than 8 MB"),
+            ("both", "has more than 8 MB"),
+            ("deep", "cannot be read"),
         ):
             outcome, said = await mcp.call("flood", kind=kind)
-            assert (outcome, said) == (ToolOutcome.ERROR, f"demo says: its answer has {why}")
+            assert (outcome, said) == (ToolOutcome.ERROR, f"demo says: its answer {why}")
         outcome, said = await mcp.call("flood", kind="commas")
         assert (outcome, said[:5]) == (ToolOutcome.OK, ",,,,,")
         before = (tmp_path / "pid").read_text()

@@ -124,8 +124,8 @@ def _refused(line: bytes, why: str) -> Item:
 def _decoded(line: bytes) -> Item:
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        return error
+    except ValueError:
+        return _refused(line, "its answer cannot be read")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
