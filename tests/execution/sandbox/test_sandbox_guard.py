@@ -198,9 +198,9 @@ async def test_what_a_killed_hermes_left_is_held_by_the_next(person: Person, lat
         for record in person.boxes.home.glob("sandboxes/sandbox/.projects/*/*/before"):
             os.utime(record, (1.0, 1.0))
     env = await person.open()
-    result = await sh(env, "true")
     assert (person.project / ".envrc").exists() is late
     assert (person.project / "sub/.vscode").exists() is late
+    result = await sh(env, "true")
     assert ("held" in result.output) is not late
     assert (person.project / ".github/ci.yml").read_text() == "as it was"
     (person.project / ".envrc").write_text("of the person")

@@ -149,6 +149,10 @@ class SandboxEnvironment(ShellEnvironment):
         self._started &= running
         return bool(self._started)
 
+    async def settle_left(self) -> None:
+        """Put away what a Hermes that was killed has left, before anything is started."""
+        await asyncio.to_thread(self._patrol.settle_left)
+
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
         """Look without starting anything while nothing runs: most projects have no notes."""
         if self._holder is not None or not self._layout.project:
@@ -266,6 +270,7 @@ class SandboxEnvironment(ShellEnvironment):
             patrol.cancel()
         log.warning("a sandbox was ended: %s", footprint.note)
         await holder.end()
+        await self._patrol.finish()
 
     async def _stop(self) -> None:
         watching, self._watching = self._watching, None
@@ -395,7 +400,9 @@ async def _open_environment(request: EnvironmentRequest) -> SandboxEnvironment:
         path = _path_outside(f"{request.env.get('PATH') or ''}:{_PATH}", layout)
         host = replace(request, env={**request.env, "PATH": path})
         outside = await load_backend("local").open(host)
-    return SandboxEnvironment(request, layout, outside)
+    environment = SandboxEnvironment(request, layout, outside)
+    await environment.settle_left()
+    return environment
 
 
 BACKEND = Backend(open=_open_environment, unavailable=unavailable, private_workspace=True)

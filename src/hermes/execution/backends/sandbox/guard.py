@@ -15,6 +15,7 @@ import fcntl
 import os
 import secrets
 import stat
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -81,10 +82,12 @@ class Guard:
         """What was made inside and may stay: it runs nothing."""
         self._record = layout.kept / _RECORD
         self._looked = 0.0
+        self._lock = threading.Lock()
+        """A look goes on in its thread when nobody waits for it any more."""
 
     def missing(self, mounted: Collection[str]) -> list[tuple[str, bool]]:
         """Return the mounts over what is known that are not there, or no more."""
-        wanted = coverings(self._layout, self._known.keys())
+        wanted = coverings(self._layout, {*self._known})
         return [(path, writable) for path, writable in wanted if path not in mounted]
 
     def accept(self, mounted: Collection[str] | None = None, *, whole: bool = True) -> None:
@@ -97,17 +100,16 @@ class Guard:
             return
         mounted = self._layout.guarded if mounted is None else mounted
         fresh = not whole and time.monotonic() - self._looked < _FRESH
-        with Look() as look:
+        with self._lock, Look() as look:
             inner = (*self._known, *self._own) if fresh else None
-            paths = self._present(look, mounted, None, inner)
-        size, known, own = 0, dict[str, _Seen](), dict[str, _Seen]()
-        for path in paths:
-            before = self._known.get(path) or self._own.get(path)
-            seen = self._seen(path, before, keep=size < _REMEMBERED)
-            if seen.kind:
-                (own if _is_untouched(seen, self._own.get(path)) else known)[path] = seen
-            size += len(seen.content or b"")
-        self._known, self._own = known, own
+            size, known, own = 0, dict[str, _Seen](), dict[str, _Seen]()
+            for path in self._present(look, mounted, None, inner):
+                before = self._known.get(path) or self._own.get(path)
+                seen = self._seen(path, before, keep=size < _REMEMBERED)
+                if seen.kind:
+                    (own if _is_untouched(seen, self._own.get(path)) else known)[path] = seen
+                size += len(seen.content or b"")
+            self._known, self._own = known, own
 
     def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[str]:
         """Hold what has appeared or changed inside; return its names.
@@ -118,7 +120,7 @@ class Guard:
         if not self._layout.project:
             return []
         away: list[str] = []
-        with Look() as look:
+        with self._lock, Look() as look:
             for path in sorted(self._present(look, mounted, self._known, None)):
                 before = self._known.get(path)
                 if before is not None and path in mounted and _is_same(path, before):
@@ -130,10 +132,11 @@ class Guard:
 
     def begin(self, mounted: Collection[str]) -> None:
         """Put on record what is there: something is about to run inside."""
-        record = _Record(
-            known={os.fsencode(path): seen for path, seen in self._known.items()},
-            mounted=[os.fsencode(path) for path in mounted if path in self._known],
-        )
+        with self._lock:
+            record = _Record(
+                known={os.fsencode(path): seen for path, seen in self._known.items()},
+                mounted=[os.fsencode(path) for path in mounted if path in self._known],
+            )
         draft = self._record.with_name(f"{_RECORD}.draft")
         with contextlib.suppress(OSError):  # a full disk keeps nobody from clearing it
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
@@ -270,10 +273,13 @@ class Guard:
             yield at
 
 
-def settle_left(layout: SandboxLayout) -> list[str]:
-    """Hold what commands made that ended together with their Hermes."""
+def settle_left(layout: SandboxLayout, folder: Path) -> list[str]:
+    """Hold what commands made that ended together with their Hermes.
+
+    `folder` has what is kept for the project, by all who ever worked on it.
+    """
     held: list[str] = []
-    for record in sorted(layout.kept.parent.glob(f"*/{_RECORD}")) if layout.project else ():
+    for record in sorted(folder.glob(f"*/{_RECORD}")) if layout.project else ():
         if record.parent == layout.kept:
             held += Guard(layout).recall(record)
             continue

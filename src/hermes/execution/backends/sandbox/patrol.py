@@ -38,10 +38,14 @@ class Patrol:
         """Nothing has run inside since the last look."""
         self._untold: list[str] = []
 
+    def settle_left(self) -> None:
+        """Hold what an earlier Hermes that was killed has left in the project."""
+        self._untold += settle_left(self._layout, self._layout.kept)
+
     def take_over(self, layout: SandboxLayout) -> None:
-        """Settle what an earlier Hermes has left in the project whose home this one has claimed."""
+        """Go by the layout with what this sandbox has claimed; nobody has left anything there."""
         self._layout, self._guard = layout, Guard(layout)
-        self._untold += settle_left(layout)
+        self._untold += settle_left(layout, layout.kept.parent)
 
     def survey(self) -> None:
         self._guard.accept()
