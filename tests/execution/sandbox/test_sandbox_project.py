@@ -570,6 +570,7 @@ WALLED = {
     "touch /usr/bin/x": "read-only",
     "cat {home}/letter.txt": "not in the sandbox",
     "echo 'git@github.com: Permission denied (publickey).'; exit 128": "keys",
+    "echo '==8==ERROR: AddressSanitizer failed to allocate 0xdfff bytes'; exit 1": "memory",
     "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock'; exit 1": "service",
 }
 
@@ -594,6 +595,15 @@ async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Pe
     assert out.exit_code == 0
     assert "repository" in env.about
     await boxes.pool.close()
+
+
+async def test_a_setting_of_git_that_was_not_written_is_told(person: Person) -> None:
+    person.git("config", "branch.side.remote", "origin")
+    env = await person.open()
+    result = await sh(env, "git branch side && git branch -d side")
+    assert result.exit_code == 0
+    assert "read-only in the sandbox" in result.output
+    assert "read-only" not in (await sh(env, "git branch other")).output
 
 
 @pytest.mark.parametrize(

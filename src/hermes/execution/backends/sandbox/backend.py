@@ -116,8 +116,10 @@ class SandboxEnvironment(ShellEnvironment):
         with self._in_use():
             async with self._inside():
                 result = await super().run(command, on_output)
-        if not result.exit_code or self._outside is None:
+        if self._outside is None:
             return result
+        if not result.exit_code:
+            return replace(result, output=f"{result.output}{walls.left_out(result.output)}")
         reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout)
         return replace(result, walled=reason)
 

@@ -173,7 +173,7 @@ class Holder:
         self._child = child
         self._directory = directory
         self._cgroup = cgroup
-        self._limits = _limits(layout)
+        self._limits = _limits(layout, together=self.limits_memory)
         self.launcher = ThreadPoolExecutor(1, initializer=confiner())
         """The thread that starts every command, confined as they are to be."""
         self._outer = _outer_user_namespace(directory)
@@ -371,8 +371,12 @@ def _enter(holder: str, outer: str, *, network: bool) -> str:
     )
 
 
-def _limits(layout: SandboxLayout) -> str:
-    """Return shell text that limits a command and its children, for good."""
+def _limits(layout: SandboxLayout, *, together: bool) -> str:
+    """Return shell text that limits a command and its children, for good.
+
+    Where the kernel limits the memory of all of them `together`, one may reserve as much as it
+    likes: sanitizers do.
+    """
     options = layout.options
     wanted: Mapping[str, tuple[int, int, int]] = {
         "u": (resource.RLIMIT_NPROC, options.max_processes + _counted_elsewhere(), 1),
@@ -380,6 +384,7 @@ def _limits(layout: SandboxLayout) -> str:
         "f": (resource.RLIMIT_FSIZE, options.max_file_mb << 20, 1024),
         "c": (resource.RLIMIT_CORE, 0, 1024),
     }
+    wanted = {flag: limit for flag, limit in wanted.items() if flag != "d" or not together}
     flags = " ".join(
         f"-{flag} {_at_most(kind, value) // unit}" for flag, (kind, value, unit) in wanted.items()
     )

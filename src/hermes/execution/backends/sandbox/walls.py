@@ -21,11 +21,16 @@ _SIGNS = {
         r"|could not read (?:Username|Password)|terminal prompts disabled|gh auth login"
         r"|Could not open a connection to your authentication agent|ENEEDAUTH|\bE401\b"
     ),
+    "it needs more memory at once than there is in the sandbox": re.compile(
+        r"(?:Address|Thread|Memory|Leak)Sanitizer failed to allocate"
+    ),
     "it needs a service or rights of the host": re.compile(
         r"Cannot connect to the Docker daemon|docker\.sock|Failed to connect to .{0,20}\bbus\b"
-        r"|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
+        r"|LeakSanitizer does not work under ptrace|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
     ),
 }
+_NOT_SET = re.compile(r"could not (?:lock|write) config file \S*: ")
+"""Git goes on without it and ends well, so that nobody would know."""
 _NO_NETWORK = re.compile(
     r"Could not resolve host|Temporary failure in name resolution|Network is unreachable"
     r"|ENOTFOUND|EAI_AGAIN|Name or service not known|No address associated"
@@ -53,6 +58,16 @@ def stopped_by(output: str, layout: SandboxLayout) -> str:
         if os.path.lexists(path) and _outside(path, layout):
             return f"{path} is not in the sandbox"
     return ""
+
+
+def left_out(output: str) -> str:
+    """Return what to say of a command that ended well without a part of what it does."""
+    if not _NOT_SET.search(output[-_TAIL:]):
+        return ""
+    return (
+        "\n[Settings of git are read-only in the sandbox: the rest was done, these were not"
+        " written. `git config` with `escalate` can ask for it.]"
+    )
 
 
 def in_a_repository(layout: SandboxLayout) -> bool:
