@@ -69,7 +69,7 @@ _NO_PROJECTS = """
     .local/lib .local/share/nvim .cargo .rustup .pyenv .nvm .rbenv .nodenv .asdf .sdkman .volta
     .oh-my-zsh .zsh .zinit .zprezto .bashrc.d .profile.d .vim .emacs.d .doom.d .spacemacs.d .tmux
     .config/nvim .config/helix .config/fish .config/git .ipython .jupyter .vscode .vscode-server
-    .cursor .claude .git-templates .githooks .terminfo .fzf
+    .m2 .gradle .gem .bun .deno .antigen .cursor .claude .git-templates .githooks .terminfo .fzf
 """
 
 T = TypeVar("T")

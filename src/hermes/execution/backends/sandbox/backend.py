@@ -57,6 +57,8 @@ _OF_THE_HOST = """
     SSH_TTY GPG_TTY TMPDIR TMP TEMP XDG_RUNTIME_DIR BROWSER DOCKER_HOST DOCKER_CONTEXT KUBECONFIG
 """
 """Variables that name what is not inside."""
+_NAMED = 20
+"""Things that a note names."""
 _ROOM = 12
 """Tasks that must be free inside for a command to start and do something."""
 
@@ -248,9 +250,11 @@ class SandboxEnvironment(ShellEnvironment):
         """Undo what must not stay; end what leaves no room for the next command."""
         note = ""
         if away := await self._patrol.settle(self._busy):
+            more = f" and {len(away) - _NAMED} more" if len(away) > _NAMED else ""
             note = (
-                f"\n[Renamed to *.held: {', '.join(away)}. What would run on the host later cannot"
-                " be made or changed in the sandbox; a command with `escalate` can ask for it.]"
+                f"\n[Renamed to *.held: {', '.join(away[:_NAMED])}{more}."
+                " What would run on the host later cannot be made or changed in the sandbox;"
+                " a command with `escalate` can ask for it.]"
             )
         if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running

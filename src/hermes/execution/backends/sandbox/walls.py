@@ -26,7 +26,8 @@ _SIGNS = {
     ),
     "it needs a service or rights of the host": re.compile(
         r"Cannot connect to the Docker daemon|docker\.sock|Failed to connect to .{0,20}\bbus\b"
-        r"|LeakSanitizer does not work under ptrace|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
+        r"|LeakSanitizer does not work under ptrace"
+        r"|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
     ),
 }
 _NOT_SET = re.compile(r"could not (?:lock|write) config file \S*: ")
