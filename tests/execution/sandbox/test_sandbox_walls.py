@@ -1,0 +1,70 @@
+"""Failures that are the sandbox's doing are known for that, and others are not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.boxes import Boxes, sh
+from fakes.person import Person
+from hermes.domain.ports.execution import ShellRun
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+
+@pytest.fixture
+async def person(tmp_path: Path) -> AsyncIterator[Person]:
+    async with asyncio.timeout(55):
+        made = Person(tmp_path)
+        yield made
+        await made.boxes.pool.close()
+
+
+WALLED = {
+    "git config --add a.b c": "read-only",
+    "touch /usr/bin/x": "read-only",
+    "cat {home}/letter.txt": "not in the sandbox",
+    "echo 'git@github.com: Permission denied (publickey).'; exit 128": "keys",
+    "echo '==8==ERROR: AddressSanitizer failed to allocate 0xdfff bytes'; exit 1": "memory",
+    "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock'; exit 1": "service",
+}
+
+
+@pytest.mark.parametrize("command", WALLED)
+async def test_a_failure_of_the_walls_is_known_for_one(person: Person, command: str) -> None:
+    env = await person.open()
+    result = await sh(env, command.format(home=person.home))
+    assert result.exit_code
+    assert WALLED[command] in result.walled
+
+
+async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Person) -> None:
+    package = person.project / "package"
+    package.mkdir()
+    boxes = Boxes(
+        "sandbox", person.boxes.home, base_env={"HOME": str(person.home)}, project=str(package)
+    )
+    env = await boxes.pool.get("main", "package", str(package))
+    assert "a folder of a repository" in (await sh(env, "git status")).walled
+    out = await env.run(ShellRun(script="git status --short .", outside=True))
+    assert out.exit_code == 0
+    assert "repository" in env.about
+    await boxes.pool.close()
+
+
+async def test_a_setting_of_git_that_was_not_written_is_told(person: Person) -> None:
+    person.git("config", "branch.side.remote", "origin")
+    env = await person.open()
+    result = await sh(env, "git branch side && git branch -d side")
+    assert result.exit_code == 0
+    assert "read-only in the sandbox" in result.output
+    assert "read-only" not in (await sh(env, "git branch other")).output
+
+
+@pytest.mark.parametrize(
+    "command", ["false", "cat nothing", "ls /nowhere", "grep x /etc/hostnames"]
+)
+async def test_an_ordinary_failure_is_not_blamed_on_the_walls(person: Person, command: str) -> None:
+    env = await person.open()
+    assert (await sh(env, command)).walled == ""
