@@ -66,7 +66,7 @@ def real_path(path: str) -> str:
         return path
     try:
         return os.path.realpath(path)
-    except OSError:
+    except (OSError, ValueError):
         return path
 
 

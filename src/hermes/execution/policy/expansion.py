@@ -19,7 +19,7 @@ NUMBER = "\x04"
 """A number that is computed."""
 
 MARKS = re.compile(f"[{UNKNOWN}{UNKNOWN_QUOTED}{COMPUTED}{NUMBER}]")
-_MAX_WORDS = 2000
+_MAX_WORDS = 1000
 _NUMBERS = re.compile(f"[0-9{NUMBER}]+")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _EVALUATED = re.compile(f"[\\[$`{COMPUTED}]")
@@ -32,7 +32,7 @@ _MAX_LENGTH = 65_536
 _STEPS = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 _ALTERNATIVES = frozenset({"-", ":-", "=", ":=", "+", ":+"})
 _PIECE_OF_NAME = re.compile(r"(?!.*\.\.)[\w*?][\w.*?-]*")
-_TILDE = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|$)")
+_TILDE = re.compile(r"([A-Za-z_]\w*=)?~([A-Za-z0-9_.+-]*)(?=/|$)")
 _SPACE = re.compile(r"[ \t\n]+")
 _HOLDERS = re.compile("([\U000f0000-\U000fffff])")
 _HELD = 0xF0000
@@ -63,6 +63,7 @@ class Variables:
 
     def assign(self, name: str, value: str) -> None:
         """Give a variable its value; with a second one it is computed."""
+        value = COMPUTED if name == "PWD" else value
         before = self._assigned_in.get(name, self.branch)
         self._assigned_in[name] = min(before, self.branch, key=len)
         known = self.values.setdefault(name, value)
@@ -94,7 +95,10 @@ class Variables:
 
     def text(self, word: Word | None) -> str:
         """Return the value of `word` where the shell does not split it."""
-        return "".join(self._values(word.parts)) if word is not None else ""
+        text = "".join(self._values(word.parts)) if word is not None else ""
+        if len(text) > _MAX_LENGTH:
+            self.doubts.append("its words grow too long to be read")
+        return text if len(text) <= _MAX_LENGTH else COMPUTED
 
     def _braces(self, parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
         """Return the words that lists and ranges in braces make of one word."""
@@ -132,9 +136,10 @@ class Variables:
         match = _TILDE.match(text)
         if match is None:
             return text
-        user = match[1]
+        user = match[2]
         known = {"": self._home, "root": "/root", "+": self.get("PWD"), "-": COMPUTED}
-        return (known.get(user, f"/home/{user}") or COMPUTED) + text[match.end() :]
+        home = known.get(user, f"/home/{user}" if user[:1].isalpha() else COMPUTED)
+        return (match[1] or "") + (home or COMPUTED) + text[match.end() :]
 
     def _values(self, parts: tuple[Part, ...]) -> list[str]:
         values = [self._value(part) for part in parts]

@@ -55,6 +55,7 @@ _BLOCKS = {"{": "}", "if": "fi", "while": "done", "until": "done"}
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 _CASE_ENDS = frozenset({";;", ";&"})
 _CONTINUED = "\\\n"
+_QUOTED_GROUP = "a group has quotes that may end it"
 _SPLIT = re.compile(r"\n|;|&&|\|\||\||&|[(){}]")
 _AFTER_ARRAY = frozenset(("", *" \t\n;&|)<>\\"))
 
@@ -138,6 +139,9 @@ class _Parser:
                 self.pos += 1
             elif char == "'":
                 self.pos = self._find("'", self.pos + 1)
+            elif char in '"`':
+                # Bash reads on in other ways there: nobody has to know which.
+                raise ShellSyntaxError(_QUOTED_GROUP)
             level += (char == "(") - (char == ")")
             self.pos += 1
             if not level:
@@ -246,7 +250,9 @@ class _Parser:
             outer = self._balanced()
             self.pos = start + 1
             inner = self._balanced()
-        except ShellSyntaxError:
+        except ShellSyntaxError as error:
+            if str(error) == _QUOTED_GROUP:
+                raise
             outer = inner = ""
         if not outer or len(inner) != len(outer) - 2:
             self.pos = before
@@ -360,16 +366,32 @@ class _Parser:
     def _read_heredocs(self) -> None:
         pending, self.heredocs = self.heredocs, []
         for redirect, delimiter, quoted in pending:
-            body = self._heredoc_body(delimiter, strip=redirect.op == "<<-")
+            body = self._heredoc_body(delimiter, strip=redirect.op == "<<-", joins=not quoted)
             literal = Word((Lit(body, quoted=True),))
             redirect.word = literal if quoted else parse_text(body, self.depth + 1)
 
-    def _heredoc_body(self, delimiter: str, *, strip: bool) -> str:
-        line = ("\\t*" if strip else "") + re.escape(delimiter)
-        end = re.compile(rf"(?m)^{line}(?:\n|\Z)").search(self.text, self.pos)
-        body = self.text[self.pos : end.start() if end is not None else self.end]
-        self.pos = end.end() if end is not None else self.end
-        return re.sub(r"(?m)^\t+", "", body) if strip else body
+    def _heredoc_body(self, delimiter: str, *, strip: bool, joins: bool) -> str:
+        """Read lines up to the delimiter; continued lines are joined before they count."""
+        lines: list[str] = []
+        while self.pos < self.end:
+            line = self._line(joins=joins)
+            line = line.lstrip("\t") if strip else line
+            if line == delimiter:
+                break
+            lines.append(f"{line}\n")
+        return "".join(lines)
+
+    def _line(self, *, joins: bool) -> str:
+        pieces: list[str] = []
+        while True:
+            end = self.text.find("\n", self.pos)
+            end = self.end if end < 0 else end
+            piece = self.text[self.pos : end]
+            self.pos = min(end + 1, self.end)
+            odd = (len(piece) - len(piece.rstrip("\\"))) % 2
+            if not (joins and odd and self.pos < self.end):
+                return "".join((*pieces, piece))
+            pieces.append(piece[:-1])
 
     # --- lists and pipelines ---
 

@@ -84,7 +84,7 @@ _NEVER_WRITTEN = frozenset({PlaceKind.DEVICE, PlaceKind.LEDGER})
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
-    "\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\uffff"
+    "\ud800-\udfff\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\uffff"
     "\U000e0000-\U000e007f]"
     "|(?<=[\x20-\x7e])\u200d|\u200d(?=[\x20-\x7e])"
 )
@@ -289,7 +289,7 @@ def _real(path: str, cwd: str | None) -> str:
     links = full.startswith("/") and "\x00" not in full
     try:
         return os.path.realpath(full) if links else absolute(path, cwd)
-    except OSError:
+    except (OSError, ValueError):
         return absolute(path, cwd)
 
 

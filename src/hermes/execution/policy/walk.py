@@ -9,6 +9,7 @@ assigned further down.
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from time import thread_time
 
 from msgspec import structs
@@ -29,7 +30,7 @@ from hermes.execution.policy.command import (
     opaque,
     unreadable,
 )
-from hermes.execution.policy.expansion import NUMBER, UNKNOWN, Variables
+from hermes.execution.policy.expansion import NUMBER, UNKNOWN, Variables, is_unknown
 from hermes.execution.policy.floor import (
     FORK_BOMB,
     find_roots,
@@ -95,7 +96,7 @@ def printed(command: ShellCommand) -> str | None:
         return command.feed.text
     if name == "pwd" and command.cwd and len(command.cwds) == 1:
         return command.cwd
-    if name == "mktemp":
+    if name == "mktemp" and {*args} <= {"-d", "-q", "-u"}:
         return "/tmp/tmp.made"  # noqa: S108
     return "" if name in {"true", ":"} and not command.reads else None
 
@@ -134,6 +135,8 @@ class Walk:
         self._running: dict[str, syntax.Script] = {}
         self._input = Feed()
         """The input of the shell itself, which `exec < file` changes."""
+        self._background = self._began = 0
+        """How many background jobs lie around this place, and the function that is being run."""
         self._nesting = 0
         self._assigned = False
         self._inline = ground.longest < sys.maxsize
@@ -176,6 +179,7 @@ class Walk:
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
         forks = len(pipeline.commands) > 1 or pipeline.background
+        self._background += pipeline.background
         for index, node in enumerate(pipeline.commands):
             if forks:
                 self.variables.branch = (*branch, id(node))
@@ -185,11 +189,11 @@ class Walk:
                     self.findings.append(FORK_BOMB)
             if index:
                 stage = self.commands[start:]
-                own = [c for c in stage if c.via == self._via]
-                output = printed(own[0]) if len(own) == 1 else None
+                output = printed(stage[0]) if len(stage) == 1 else None
                 feed = Feed(Input.PIPE, output, (*feed.upstream, *stage))
                 start = len(self.commands)
             self._node(node, feed)
+        self._background -= pipeline.background
         self.variables.branch = branch
         if forks:
             self._cwds = cwds
@@ -214,7 +218,11 @@ class Walk:
         # By identity: a function may define another one of its own name.
         body = self.functions[name]
         if any(body is b for b in self._running.values()) or len(self._running) > MAX_NESTING:
+            if self._background > self._began:
+                self.findings.append(FORK_BOMB)
             return
+        if not self._running:
+            self._began = self._background
         before, self._running = self._running, {**self._running, name: body}
         self.script(body, feed)
         self._running = before
@@ -278,14 +286,19 @@ class Walk:
         via, cwds = self._via, self._cwds
         self._via = (*via, "$(")
         self.script(script, Feed(Input.PIPE, None, tuple(self.commands)) if kind == ">(" else None)
-        own = [c for c in self.commands[start:] if c.via == self._via]
+        own = self.commands[start:]
         self._via, self._cwds = via, cwds
         if kind != "$(":
             return PROCESS_FILE
         if not script.items:
             return ""
-        output = printed(own[-1]) if len(script.items) == 1 and own else None
-        return NUMBER if output is None and own and _prints_number(own[-1]) else output
+        # Only of one plain command anybody knows what it prints, and of a pipe by its end.
+        stages = script.items[0].commands if len(script.items) == 1 else ()
+        plain = bool(stages) and all(isinstance(node, syntax.Simple) for node in stages)
+        if not plain or len(own) != len(stages):
+            return None
+        output = printed(own[-1])
+        return NUMBER if output is None and _prints_number(own[-1]) else output
 
     def _redirects(
         self, redirects: tuple[syntax.Redirect, ...], feed: Feed
@@ -319,7 +332,9 @@ class Walk:
     def _simple(self, node: syntax.Simple, feed: Feed) -> None:
         start = len(self.commands)
         assigns = [(assign.name, self._value(assign)) for assign in node.assigns]
-        argv = [field for word in node.words for field in self.variables.fields(word)]
+        argv: list[str] = []
+        for word in node.words:
+            argv += self.variables.fields(word) if len(argv) <= MAX_WORDS else ()
         if sum(map(len, argv)) > self.ground.longest:
             raise TooLong
         if len(argv) > MAX_WORDS:
@@ -410,8 +425,22 @@ class Walk:
             self.findings.append(opaque("it replaces the input of the shell"))
         elif command.path in self.functions:
             self._call_function(command.path, command.feed)
-        named = args if name != "printf" or (args[:1] and args[0][:2] == "-v") else ()
-        if name in _NAMED_BY_TEXT and any("[" in a and re.search(r"[$`]", a) for a in named):
+        self._subscripts(command)
+
+    def _subscripts(self, command: ShellCommand) -> None:
+        """Note names of variables that a builtin is given as text: it runs what they hold."""
+        name, args = command.name, command.args
+        if name not in _NAMED_BY_TEXT:
+            return
+        names = [b for a, b in pairwise(args) if a == "-v"]
+        if name in {"let", *SETTERS, *_READERS, "unset"}:
+            names = [a.partition("=")[0] for a in args if a[:1] != "-"]
+        if name == "let":
+            for arg in args:
+                self.variables.arithmetic(arg)
+        named = args if name != "printf" or args[:1] == ("-v",) else ()
+        written = any("[" in a and re.search(r"[$`]", a) for a in named)
+        if written or any(COMPUTED in n or is_unknown(n[:1]) for n in names):
             self.findings.append(opaque(f"{name} would evaluate a subscript"))
 
     def _builtin_assigns(self, command: ShellCommand) -> None:
@@ -446,6 +475,8 @@ class Walk:
             for place in command.values_of("-C", "--chdir") if inner.via == "env" else ():
                 command = structs.replace(command, cwds=(join(command.cwd, place),))
             below = tuple(find_roots(command.args)) if inner.via == "find" else ()
+            if below and "-execdir" in command.args:
+                command = structs.replace(command, cwds=(None,))
             fields = {"writes": (), "via": via, "assigns": assigns, "found_below": below}
             self._emit(command.with_argv(inner.argv, **fields))
             if inner.argv[0] in self.functions:
@@ -470,6 +501,9 @@ class Walk:
             return
         via, cwds = self._via, self._cwds
         self._via = (*command.via, inner.via, *(["maybe"] if inner.lenient else []))
+        self._cwds = command.cwds
+        if inner.via == "local-ssh":
+            self._cwds = (self.ground.user_home,)
         feed = command.feed
         if feed.text is not None and feed.text.strip() == inner.text.strip():
             feed = Feed(feed.kind, None, feed.upstream)
@@ -480,7 +514,7 @@ class Walk:
             self.findings.append(unreadable(trouble))
         for script in scripts:
             self.script(script, feed)
-        if inner.fresh:
+        if inner.fresh or self._cwds == command.cwds:
             self._cwds = cwds
         self._via = via
 
