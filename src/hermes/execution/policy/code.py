@@ -36,6 +36,9 @@ _INTERPRETERS = TABLES["interpreters"]
 
 
 _TAKES_PLACE = dict.fromkeys(("perl", "ruby"), ("-I", "-C"))
+_VALUED = "-W -X -I -m -r --require --import --loader -C"
+_PROMPTED = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*i|-d\S*|--interactive|inspect|-a)(?:\s|$)")
+"""An interpreter that goes on with its input when its program has ended, or before it begins."""
 _CODE_LETTERS = dict.fromkeys(("perl", "ruby"), "eE")
 """The letters of options that take code, behind others; `-c` of these only checks."""
 
@@ -75,8 +78,13 @@ def programs(command: ShellCommand) -> Iterator[str]:
     if language == "powershell" and not codes:
         # Its operands are code; those of every other one name a file.
         codes = [" ".join(command.args)]
-    if not codes and command.feed.text is not None and set(command.operands()) <= STDIN_FILES:
-        codes = [command.feed.text]
+    if language == "perl":
+        loaded = [a[2:] for a in args if a[:2] in {"-M", "-m"}]
+        codes += [m for m in loaded if not re.fullmatch(r"-?[\w:]*(?:=[\w,:]+)?", m)]
+    if command.feed.text is not None and (not codes or _PROMPTED.search(command.line)):
+        start = command_start(args, _VALUED)
+        if start is None or args[start] in STDIN_FILES or _PROMPTED.search(command.line):
+            codes.append(command.feed.text)
     yield from codes
 
 
@@ -104,13 +112,14 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
 
 def _is_harmless(language: str, text: str) -> bool:
     known = _HARMLESS.get(language)
-    bare = _AWK_REGEX.sub(r"\1", text) if language == "awk" else text
-    reach = _AWK_OUTPUT if language == "awk" else _LOOKED_UP
-    return (
-        known is not None
-        and not reach.search(bare)
-        and not known.sub(" ", _LITERAL.sub("0", bare)).strip()
-    )
+    bare = _LITERAL.sub("0", text)
+    reach = _LOOKED_UP.search(text)
+    if language == "awk":
+        bare = _AWK_REGEX.sub(r"\1", bare)
+        reach = _AWK_OUTPUT.search(bare) or re.search("/inet", text)
+    # What stands between slashes may be a pattern with quotes in it.
+    slashes = language == "node" and "/" in bare
+    return known is not None and not reach and not slashes and not known.sub(" ", bare).strip()
 
 
 def _not_understood(language: str) -> Finding:
@@ -127,9 +136,9 @@ _HARMLESS = {
 }
 """The tokens of harmless programs: what they leave over is not known."""
 _AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
-_AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\|(?!\|)|/inet/|@")
+_AWK_OUTPUT = re.compile(r"print\w*\b[^;}(]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(
-    r"`[^`]*\$|\[\s*['\"]|(?<![.])\b(?:require|import|from)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
+    r"`[^`]*\$|\[\s*['\"`]|(?:\b(?:require|import)|(?<![.])\bfrom)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
     r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
 )
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
@@ -195,6 +204,7 @@ class _PythonReader(ast.NodeVisitor):
         """Whether what it runs is not written out."""
         self._builds = builds
         self._here = here
+        self._called: set[int] = set()
         self._names: dict[str, str] = {}
         self._imported: set[str] = set()
         self._constants: dict[str, str] = {}
@@ -218,6 +228,7 @@ class _PythonReader(ast.NodeVisitor):
                 top if whole and not alias.asname else name
             )
             if self._is_local(top):
+                self._imported.add("")  # `sys.path` decides where it is
                 continue
             self._imported.add(module)
             if not whole and not self._part(name) and self._hidden(alias.name):
@@ -229,7 +240,8 @@ class _PythonReader(ast.NodeVisitor):
     def _is_local(self, top: str) -> bool:
         if self._here is None or top in sys.stdlib_module_names:
             return False
-        return any(Path(self._here, name).exists() for name in (f"{top}.py", f"{top}/__init__.py"))
+        names = (f"{top}.py", f"{top}/__init__.py")
+        return top.isascii() and any(Path(self._here, name).exists() for name in names)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
@@ -239,8 +251,10 @@ class _PythonReader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str) and re.match(r"(?:/|~|\.)[^\s:]+$", node.value):
-            self.commands.append(f"cat {_quoted(node.value)}")
+        if isinstance(node.value, str) and re.match(
+            r"@?(?:/|~|\.)[^\s:]+$|[^\s:]*\.\./", node.value
+        ):
+            self.commands.append(f"cat {_quoted(node.value.lstrip('@'))}")
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
         self.doubts += filter(self._hidden, node.kwd_attrs)
@@ -248,6 +262,7 @@ class _PythonReader(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         name = self._names.get(node.id, "")
+        self._unless_called(node, name)
         if node.id in _BUILTINS or (node.id[:2] == "__" and node.id not in _DUNDERS):
             self.doubts.append(node.id)
             self.hides = True
@@ -259,6 +274,7 @@ class _PythonReader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         # A reference is enough: `map(os.remove, files)`.
         base = node.value
+        self._unless_called(node, self._dotted(node))
         own = isinstance(base, ast.Name) and base.id == "self" and node.attr[:2] != "__"
         if not self._part(self._dotted(node)) and self._hidden(node.attr.lstrip("_" * own)):
             self.doubts.append(node.attr)
@@ -266,6 +282,10 @@ class _PythonReader(ast.NodeVisitor):
             self.visit(base)
         elif not isinstance(node.ctx, ast.Load):
             self.doubts.append(f"{base.id} with changes")
+
+    def _unless_called(self, node: ast.expr, name: str) -> None:
+        if name.startswith("shutil.copy") and id(node) not in self._called:
+            self.doubts.append(f"{name} under another name")
 
     def _hidden(self, name: str) -> bool:
         return (name[:1] == "_" and name not in _DUNDERS) or name in _METHODS or name in _FILES
@@ -287,7 +307,10 @@ class _PythonReader(ast.NodeVisitor):
                 self.commands.append(_LIKE[last] + " ".join(plain))
         elif last.startswith(("exec", "spawn", "posix_spawn")):
             self.hides = True
+        elif "fromfile_prefix_chars" in _keywords(node):
+            self.doubts.append("arguments that name files")
         elif name.startswith("shutil.copy"):
+            self._called.add(id(node.func))
             self.commands.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
             self._write(last, node.args[-1] if len(node.args) == 2 else None)
         elif name.startswith("tempfile.") and (node.args or {"dir", None} & _keywords(node)):
@@ -322,17 +345,29 @@ class _PythonReader(ast.NodeVisitor):
 
     def _local(self, path: ast.expr | None) -> bool:
         """Return whether a path is put together from one that begins in the project."""
-        for node in ast.walk(path) if path is not None else ():
-            joins = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-            right = node.right if isinstance(node, ast.BinOp) and joins else None
-            if ".." in (self._text(node) or "") or (self._text(right) or "")[:1] in {"/", "~"}:
-                return False
-        while isinstance(path, ast.BinOp):
-            path = path.left
-        if isinstance(path, ast.JoinedStr) and path.values:
-            path = path.values[0]
+        pieces = self._pieces(path)
+        text = "".join(piece or "x" for piece in pieces)
+        rooted = any((p or "x")[0] in "/~" for p in pieces[1::2])
+        if not pieces or pieces[0] is None or ".." in text or rooted:
+            return False
+        if (None in pieces or "?" in text) and self._builds:
+            return False
+        return text[:1] not in {"", "/", "~"} or text[:5] == "/tmp/"  # noqa: S108
+
+    def _pieces(self, path: ast.AST | None) -> list[str | None]:
+        """Return the texts that `+`, `/` and formatted strings put together; None for the rest."""
         text = self._text(path)
-        return text is not None and (text[:1] not in {"", "/", "~"} or text[:5] == "/tmp/")  # noqa: S108
+        if text is not None or path is None:
+            return [text] if text is not None else []
+        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
+            # What follows a slash stands at an odd place.
+            left = self._pieces(path.left)
+            return [_joined(left), _joined(self._pieces(path.right))] if left else []
+        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Add):
+            return [_joined([*self._pieces(path.left), *self._pieces(path.right)])]
+        if isinstance(path, ast.JoinedStr):
+            return [_joined([self._text(part) for part in path.values])]
+        return [None]
 
     def _part(self, dotted: str) -> bool:
         """Note a part of a module that is not known to be harmless; tell whether it was one."""
@@ -382,6 +417,11 @@ class _PythonReader(ast.NodeVisitor):
             if name in _PATHS and not self._bound[name.rsplit(".", 1)[-1]]:
                 return self._text(node.args[0])
         return None
+
+
+def _joined(pieces: list[str | None]) -> str | None:
+    """Return pieces as one; `?` stands for what is not known behind a known beginning."""
+    return "".join(p or "?" for p in pieces) if pieces and pieces[0] is not None else None
 
 
 def _keywords(node: ast.Call) -> set[str | None]:

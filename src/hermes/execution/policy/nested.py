@@ -201,7 +201,8 @@ def _builtin(command: ShellCommand) -> Iterator[Nested]:
 
 def _find(command: ShellCommand) -> Iterator[Nested]:
     for index, arg in enumerate(command.args):
-        if arg in {"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}:
+        short = command.name in {"fd", "fdfind"} and re.match(r"-[a-zA-Z]*[xX]$", arg)
+        if short or arg in {"-exec", "-execdir", "-ok", "-okdir", "--exec", "--exec-batch"}:
             rest = command.args[index + 1 :]
             end = next((i for i, word in enumerate(rest) if word in {";", "+"}), len(rest))
             argv = (*(word.replace("{}", COMPUTED) for word in rest[:end]), COMPUTED)

@@ -35,16 +35,18 @@ _SENT = listed("sent")
 _BLIND = listed("blind")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
-_SHOWS = words("show diff grep hash-object cat-file blame log stash add")
+_SHOWS = words(
+    "show diff grep hash-object cat-file blame log stash add interpret-trailers merge-file tag"
+)
 _SEARCHERS = words("rg ag ack ugrep")
-_DEEP = words("grep egrep zip cp rsync scp")
+_DEEP = words("grep egrep fgrep zgrep diff colordiff zip cp rsync scp")
 _FINDERS = words("find fd fdfind locate")
 _PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
 _LOOPBACK = re.compile(r"(?:^|[\s/@:])(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)\b")
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
-_KEY = re.compile(r"^(?:-*[\w-]+=)?@?")
+_KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
 
 READS_SECRET = Finding("it reads a file with secrets", "read secrets")
@@ -69,10 +71,11 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     local = command.name in _COPIERS or _LOOPBACK.search(command.line)
     sends = command.name in {"ssh", "sftp"} or any(v[-1:] == "-" for v in command.values_of(*_SENT))
     piped = command.piped and command.feed.text is None and sends
-    told = {c.name for c in command.inner if c.name != ":"} - _TELLS_LITTLE
+    told = [c for c in command.inner if c.name != ":" and not _tells_little(c)]
+    held = not command.inner and any(COMPUTED in a and a != COMPUTED for a in command.args)
     if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
         yield Finding("it sends secrets over the network")
-    elif not local and (piped or (told and COMPUTED in command.line)):
+    elif not local and (piped or held or (told and COMPUTED in command.line)):
         yield Finding("it sends what a command prints to another machine", "send")
     for path in {*_sent(command), *command.reads} - {"/dev/null", "-"}:
         private = _SECRET_FILES.search(path) or is_store(path, command, ground)
@@ -80,6 +83,11 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it sends a file that is not the project's", "send outside")
         elif not local:
             yield Finding("it sends a file of the project away", "send")
+
+
+def _tells_little(command: ShellCommand) -> bool:
+    files = command.reads or (command.name in {"jq", "cut"} and not command.piped)
+    return command.name in _TELLS_LITTLE and not files
 
 
 def _shows_variables(command: ShellCommand) -> bool:
@@ -121,7 +129,11 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
     listers += tuple(c for c in command.inner if c.name in _FINDERS)
     searched = [a for c in listers for a in c.args if a[:1] != "-"]
     deep = command.name in _SEARCHERS or (
-        command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
+        command.name in _DEEP
+        and (
+            command.letters() & {"r", "R", "a", "u", "d"}
+            or any(map(command.has_long, ("recursive", "archive", "directories")))
+        )
     )
     named = command.operands() if deep or command.name in _PACKERS else []
     if "find" in command.via:
@@ -137,9 +149,11 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
 def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a word names a place where secrets are kept, or a glob that finds one."""
     path = _KEY.sub("", text)
-    if not path or _PUBLIC.search(path) or "://" in path or (" " in path and path[0] not in "/~."):
+    if not path or "://" in path or (" " in path and path[0] not in "/~."):
         return False
     for clean in command.where(path):
+        if _PUBLIC.search(clean):
+            continue
         place = place_of(clean, ground)
         if _STORES.search(clean) or (place is not None and place.kind in _STORE_KINDS):
             return True

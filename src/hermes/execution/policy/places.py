@@ -23,7 +23,7 @@ from hermes.execution.policy.command import (
     readings,
     real_path,
 )
-from hermes.execution.policy.expansion import UNKNOWN, is_unknown
+from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
 from hermes.execution.policy.syntax import COMPUTED
 
 
@@ -106,7 +106,8 @@ def is_vital(clean: str, ground: Ground) -> bool:
 def is_ledger(clean: str, ground: Ground) -> bool:
     """Return whether a path is the ledger, or a glob beside it that takes it along."""
     inside = any(clean.startswith(home + "/") for home in ground.hermes_homes)
-    if inside and clean.endswith(("/*", "state.db*", "ledger.db*")):
+    named = [f"{h}/{n}.db" for h in ground.hermes_homes for n in ("state", "ledger")]
+    if inside and any(c in clean for c in "*?[") and any(may_match(n, clean) for n in named):
         return True
     place = _hermes(clean, ground)
     return place is not None and place.kind is PlaceKind.LEDGER
@@ -167,7 +168,7 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 # --- which paths a command writes ---
 
-_SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+|tcp/|udp/)")
+_SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+$|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
 _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
 
@@ -227,8 +228,12 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
 def _archive(command: ShellCommand) -> Iterator[str]:
     """Yield where an archive is unpacked, or the archive itself."""
     first = command.args[0] if command.args else ""
-    letters = command.letters() | set(first[:6] if first[:1] != "-" and "/" not in first else "")
-    if "x" in letters or command.has_long("extract") or command.name == "unzip":
+    old = first if first[:1] != "-" and "/" not in first and first.isalpha() else ""
+    letters = command.letters() | set(old)
+    extracts = command.has_long("extract") or command.has_long("get")
+    if "f" in old:
+        yield from command.args[1:3] if "x" not in old else ()
+    if "x" in letters or extracts or command.name == "unzip":
         yield from [*command.values_of("-C", "--directory", "-d")] or ["."]
     elif "t" not in letters or command.has_long("delete"):
         yield from command.values_of("-f", "--file")
@@ -278,6 +283,9 @@ _GIT_READERS = listed("git-readers")
 _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
 _GLUED = re.compile(r"^-[A-Za-z](?=[/~.])")
 _TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
+_ANYBODYS = re.compile(r"/(?:tmp|var/tmp|dev/shm|media|mnt|run/user)(?:/|$)")
+_OF_TOOLS = (".", "bin/", "go/", "miniconda3/", "anaconda3/")
+"""Folders of a home from which programs come; `.cache` holds what was fetched."""
 _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
 """Where a new file of a home counts without anybody's doing."""
 _LOGS = pattern("logs")
@@ -293,8 +301,11 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield from _rm(command)
     elif name in {"unlink", "rmdir", "kill"} and _MANY & set(command.via):
         yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
-    elif name == "kill" and any(c.name in _PROCESSES for c in command.inner):
-        yield Finding("it ends processes that were looked up", "kill found")
+    elif name == "kill":
+        if any(c.name in _PROCESSES for c in command.inner):
+            yield Finding("it ends processes that were looked up", "kill found")
+        if any(re.fullmatch(r"\s*-0+1\s*|\s+-1\s*|-1\s+", a) or NUMBER in a for a in command.args):
+            yield opaque("whom it signals is computed, or everybody", "kill computed")
     elif name == "truncate" and not any(v[:1] == "+" for v in command.values_of("-s", "--size")):
         files = [c for o in command.operands() if not o.endswith(".log") for c in command.where(o)]
         if any(is_unknown(f) or "*" in f or os.path.lexists(f) for f in files):
@@ -334,18 +345,24 @@ def is_foreign(path: str, command: ShellCommand, ground: Ground) -> bool:
     if not path.startswith(("/", "~", ".")) and "/../" not in path:
         return False
     return any(
-        clean.startswith("..")
-        or clean == "/"
-        or _TEMPORARY.match(clean)
+        clean in {"/", ".."}
+        or clean.startswith("../")
+        or _ANYBODYS.match(clean)
+        or _of_others(clean, ground)
         or any(_in_open(clean, home) for home in ground.user_homes)
         for clean in command.where(path)
         if not in_project(clean, ground)
     )
 
 
+def _of_others(clean: str, ground: Ground) -> bool:
+    homes = tuple(f"{home}/" for home in ground.user_homes)
+    return _A_HOME.match(clean) is not None and not f"{clean}/".startswith(homes)
+
+
 def _in_open(clean: str, home: str) -> bool:
     inner = clean[len(home) + 1 :]
-    return clean.startswith(f"{home}/") and inner[:1] != "." and "/bin/" not in f"/{inner}"
+    return clean.startswith(f"{home}/") and not inner.startswith(_OF_TOOLS)
 
 
 def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -378,25 +395,9 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for every protected place that is written."""
     seen: set[str] = set()
     for path in written_paths(command):
-        if re.search(r"(?:^|/)-[^/]+$", path):
-            yield opaque("a file would be named like an option")
-        if _LOGS.search(path):
-            yield Finding("it changes logs or history", "write logs")
-        if command.name not in _LIGHT and _nowhere(path, command):
-            yield opaque("where it writes is computed", "write computed")
+        yield from _odd_target(path, command, ground)
         for clean in command.where(path):
-            place = place_of(clean, ground)
-            if place is None and clean.startswith("/dev/") and not _TEMPORARY.match(clean):
-                yield Finding(f"it writes to {clean}", "write device file")
-            deletes = command.name in _DELETERS and is_away(clean, ground)
-            if (
-                place is None
-                and command.name not in _MAKERS
-                and (deletes or _is_there(clean, ground))
-            ):
-                folder = path == _destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
-                keeps = command.name in _COPIERS and folder and "T" not in command.letters()
-                place = None if keeps else _OUTSIDE
+            place = place_of(clean, ground) or _outside(path, clean, command, ground)
             if place is None or place.label in seen:
                 continue
             if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
@@ -407,6 +408,34 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
                 f"write {place.label}",
                 grant=f"write {clean}" if " " not in clean else "",
             )
+
+
+def _odd_target(path: str, command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for what is written, wherever that is."""
+    if re.search(r"(?:^|/)-[^/]+$", path):
+        yield opaque("a file would be named like an option")
+    if _LOGS.search(path):
+        yield Finding("it changes logs or history", "write logs")
+    if path in command.writes and any(c in path for c in "*?["):
+        yield Finding("it overwrites several files", "write several")
+    lost = None in command.cwds and ground.cwd is not None and not command.remote
+    if (lost and path[:1] not in {"/", "~"}) or (
+        command.name not in _LIGHT and _nowhere(path, command)
+    ):
+        yield opaque("where it writes is computed", "write computed")
+    if path.startswith("/dev/") and not is_device(path) and not _TEMPORARY.match(path):
+        yield Finding(f"it writes to {path}", "write device file")
+
+
+def _outside(path: str, clean: str, command: ShellCommand, ground: Ground) -> ProtectedPlace | None:
+    """Return the place of a path that is lost outside of the project, if it is."""
+    if command.name in _DELETERS and is_away(clean, ground):
+        return _OUTSIDE
+    if command.name in _MAKERS or not _is_there(clean, ground):
+        return None
+    folder = path == _destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
+    keeps = command.name in _COPIERS and folder and "T" not in command.letters()
+    return None if keeps else _OUTSIDE
 
 
 def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -424,7 +453,8 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             place = place_of(clean, ground)
             if place is None and outside and _is_there(clean, ground):
                 place = _OUTSIDE
-            if place is not None and place.kind in _NEVER_MENTIONED:
+            inner = place is not None and "/.git/" in f"{clean}/" and command.name != "git"
+            if place is not None and (inner or place.kind in _NEVER_MENTIONED):
                 device = place.kind is PlaceKind.DEVICE
                 reason = f"it may change {place.kind}: {path}"
                 yield Finding(reason, f"write {place.label}", opaque=device)
@@ -500,7 +530,7 @@ def _rm(command: ShellCommand) -> Iterator[Finding]:
 
 def _is_there(clean: str, ground: Ground) -> bool:
     """Return whether a path outside of the project is there, or may be: it could be lost."""
-    if clean[:1] != "/" or "\0" in clean or clean.startswith(("/dev/", "/opt/")):
+    if clean[:1] != "/" or "\0" in clean or clean.startswith("/dev/"):
         return False
     if not is_away(clean, ground):
         return False

@@ -41,6 +41,7 @@ from hermes.execution.policy.command import (
     Ground,
     Input,
     ShellCommand,
+    command_start,
     listed,
     opaque,
     pattern,
@@ -86,7 +87,10 @@ class RuleTable:
         for rule in rules:
             for operands, rest in (rule.verbs and found) or [([], args)]:
                 verb = _verb(rule, operands)
-                if verb is None or any(_given(f, rest) for f in rule.unless):
+                excuses = rest[: rest.index("--")] if "--" in rest else rest
+                if rule.reason[0] == "!":
+                    excuses = excuses[:1]
+                if verb is None or any(_given(f, excuses) for f in rule.unless):
                     continue
                 flag = next((f for f in rule.flags if _given(f, rest)), None)
                 if flag is not None or not rule.flags:
@@ -165,6 +169,7 @@ _WORDY = (
 )  # fmt: skip
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
 _PROMPTS = words("shell console tinker repl dbshell sh")
+_TALKERS = words("script lftp ftp sftp maxima mongo mongosh gdb lldb")
 _OBEYS_INPUT = words(
     "patch git gpg docker podman kubectl helm crontab redis-cli sqlite3 psql mysql npm"
 )
@@ -237,7 +242,7 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
                     f"it may {word} something beyond the project", f"{command.name} {word}"
                 )
     known = _harmless_verbs(command.name)
-    if known is None or {"--help", "--dry-run=client"} & {*command.args[1:]}:
+    if known is None or _only_told(command):
         return
     for found, _ in readings(command.name, command.args):
         operands = [o for o in found if o[:1] != "+"] or found
@@ -246,6 +251,13 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
             yield Finding(
                 f"`{command.name} {verb}` is not known to be harmless", f"{command.name} {verb}"
             )
+
+
+def _only_told(command: ShellCommand) -> bool:
+    """Return whether a command only tells how it is used, or what it would do."""
+    tried = command.name in {"kubectl", "oc"} and "--dry-run=client" in command.args
+    helped = command.args[-1:] == ("--help",) and command.name != "redis-cli"
+    return "--" not in command.args and (tried or helped)
 
 
 @cache
@@ -278,12 +290,20 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
             yield _unseen(command.feed.upstream, "shell")
     elif name in {"sed", "gsed"} and _sed_acts(command):
         yield opaque("sed may run a command, or read or write another file", "sed e")
-    if _PROMPTS & {*command.operands()[:2]} and command.feed.kind is not Input.NONE:
-        yield opaque(f"{name} runs what it reads", f"| {name}")
-    if name in _OBEYS_INPUT and _FETCHERS & {c.name for c in command.feed.upstream}:
-        yield Finding(f"{name} would obey what comes straight from the network", "curl | sh")
+    if command.feed.kind is not Input.NONE:
+        yield from _prompt(command)
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
+
+
+def _prompt(command: ShellCommand) -> Iterator[Finding]:
+    """Yield findings for commands that take their input for orders."""
+    if command.name in _TALKERS or _PROMPTS & {*command.operands()[:2]}:
+        yield opaque(f"{command.name} runs what it reads", f"| {command.name}")
+    if command.name in _OBEYS_INPUT and _FETCHERS & {c.name for c in command.feed.upstream}:
+        yield Finding(
+            f"{command.name} would obey what comes straight from the network", "curl | sh"
+        )
 
 
 def _unseen(sources: tuple[ShellCommand, ...], runner: str) -> Finding:
@@ -354,6 +374,8 @@ def _sed_acts(command: ShellCommand) -> bool:
     if STDIN_FILES & {*files}:
         scripts.append(COMPUTED if command.feed.text is None else command.feed.text)
     operands = command.operands()
+    if any(re.match(r"-[a-zA-Z]*i\w", a) for a in command.args):
+        scripts += operands[:1]  # `-ie` is a suffix, and no script
     if not (scripts or files):
         # Of `-i ''` the second word is a part of the option for some makes of sed.
         scripts = operands[: 2 if operands[:1] == [""] else 1]
@@ -377,6 +399,9 @@ _CODE_NAMES = re.compile("|".join(map(translate, listed("code-variables"))))
 _ORDINARY = re.compile("|".join(map(translate, listed("plain-variables"))))
 _WORD = re.compile(r"[\w./~:,=+@%-]*$")
 _USUAL_PROGRAMS = listed("usual-programs")
+_USUAL_TOOLS = words("python python3 node make gmake ninja bash sh zsh")
+_GIVEN_TEXT = re.compile(r"EDITOR|VISUAL|PAGER|BROWSER|ASKPASS|^GIT_|SSH|DIFF|HOME")
+"""Variables whose program is given text of others: no interpreter may stand there."""
 _OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
 _PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
 _TOOLS = re.compile(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$")
@@ -417,17 +442,20 @@ def _git_settings(command: ShellCommand) -> Iterator[Finding]:
         if not _GIT_HARMLESS.match(key) and not (_GIT_RUNS.match(key) and _runs_nothing(value)):
             yield opaque("it changes what git runs", "git -c")
     for operands, rest in found[:1]:
-        if operands[0] == "config" and not _git_config(operands[1:], rest):
+        if operands[0] == "config" and not _git_config(rest):
             yield opaque("it may change what git runs", "git config")
 
 
-def _git_config(operands: list[str], rest: tuple[str, ...]) -> bool:
+def _git_config(rest: tuple[str, ...]) -> bool:
     """Return whether `git config` only looks, or sets what is known to run nothing."""
-    if len(operands) < 2 or operands[0] in {"get", "list"}:
+    first = command_start(rest, "-f --file --blob --type --default -t", assigns=False)
+    options, operands = rest[:first], rest[first:] if first is not None else ()
+    looks = any(a.startswith(("--get", "--list")) or a == "-l" for a in options)
+    if looks or len(operands) < 2 or operands[0] in {"get", "list"}:
         return True
-    if any(a.startswith(("--get", "--list", "--unset")) or a == "-l" for a in rest):
-        return True
-    key, value = operands[-2:]
+    if len(operands) > 2 or any(a[:1] == "-" for a in operands[1:]) or "-f" in options:
+        return False
+    key, value = operands
     plain = re.match(r"alias\.[\w-]+$", key) and re.match(r"[a-z][a-z-]*(?: -[\w=:-]+)*$", value)
     return bool(plain) or (
         _GIT_HARMLESS.match(key) is not None and "templatedir" not in key.lower()
@@ -436,7 +464,9 @@ def _git_config(operands: list[str], rest: tuple[str, ...]) -> bool:
 
 def _harmless(name: str, value: str) -> bool:
     known = _HARMLESS_VALUES.get(name)
-    return re.match(known, value) is not None if known is not None else _runs_nothing(value)
+    if known is not None:
+        return re.match(known, value) is not None
+    return _runs_nothing(value) or (value in _USUAL_TOOLS and not _GIVEN_TEXT.search(name))
 
 
 def _runs_nothing(value: str) -> bool:
@@ -466,16 +496,20 @@ def _usual(element: str, command: ShellCommand, ground: Ground) -> bool:
 _SQL_CLIENTS = pattern("sql-clients")
 _SQL_HARMLESS = pattern("sql-harmless")
 _SQL_PROGRAM = pattern("sql-program")
-_SQL_COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _SQL_TEXT = re.compile(r"\s|^[.\\][a-zA-Z!]+$")
-_SQL_STRING = re.compile(r"'[^']*'|\"[^\"]*\"")
+_SQL_STRING = re.compile(r"'[^']*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+"""What is no part of a statement, whichever comes first."""
 
 
 def _sql(command: ShellCommand) -> Iterator[Finding]:
     upstream = command.feed.upstream
-    texts = [a for a in command.args if _SQL_TEXT.search(a)] + [command.feed.text or ""]
-    for text in texts:
-        bare = _SQL_COMMENT.sub(" ", _SQL_STRING.sub("0", text))
+    texts = [a for a in command.args if _SQL_TEXT.search(a) and a[:1] != "-"]
+    if command.name in {"sqlite3", "sqlite", "duckdb"}:
+        texts += command.operands()[1:]
+    else:
+        texts += command.values_of("-c", "-e", "-q", "--command", "--execute")
+    for text in (*texts, command.feed.text or ""):
+        bare = _SQL_STRING.sub(" ", text)
         bare = re.sub(r"(?m)^[ \t]*([.\\][^\n]*)$", r";\1;", bare)
         if _SQL_PROGRAM.search(bare):
             yield opaque("the query runs a program, or reads or writes files", "sql program")
