@@ -82,8 +82,10 @@ def programs(command: ShellCommand) -> Iterator[str]:
         loaded = [a[2:] for a in args if a[:2] in {"-M", "-m"}]
         codes += [m for m in loaded if not re.fullmatch(r"-?[\w:]*(?:=[\w,:]+)?", m)]
     if command.feed.text is not None and (not codes or _PROMPTED.search(command.line)):
-        start = command_start(args, _VALUED)
-        if start is None or args[start] in STDIN_FILES or _PROMPTED.search(command.line):
+        start = command_start(command.args, _VALUED)
+        script = command.args[start] if start is not None else ""
+        # The name of a program has a dot or a slash; any other word may be the value of an option.
+        if not re.search(r"[./]", script) or _PROMPTED.search(command.line):
             codes.append(command.feed.text)
     yield from codes
 

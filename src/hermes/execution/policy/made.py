@@ -43,6 +43,8 @@ _FETCHERS = listed("fetchers")
 _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
 _CODE_TOOLS = listed("code-tools")
 _RUNS_FILES = listed("runs-files")
+_BRINGERS = words("aws gsutil gh sftp rclone docker podman kubectl mc")
+_BRINGS = words("cp sync mv download get copy")
 _RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
 _HARM = pattern("harm-in-code")
@@ -87,7 +89,8 @@ class MadeFiles:
             self._links |= made
         self._arrived = self._arrived or command.name in _ARRIVALS
         fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
-        self._acts = self._acts or (code and bool(fetches))
+        brought = command.name in _BRINGERS and _BRINGS & {*command.operands()[:3]}
+        self._acts = self._acts or (code and bool(fetches)) or bool(brought)
 
     def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
         """Yield findings for a command that runs or works behind what was made."""
@@ -149,7 +152,8 @@ class MadeFiles:
 
     def _works_on_fetched(self, command: ShellCommand) -> bool:
         """Return whether a program that runs code works in a folder that this session fetched."""
-        if self._acts and (command.name in _CODE_TOOLS or language_of(command.name)):
+        runs = command.name in _CODE_TOOLS | {"docker", "podman"} or language_of(command.name)
+        if self._acts and runs:
             return True
         runs_code = changes_files(command) or command.name == "cmake"
         if not runs_code or command.name in {"git", "cd", "ln"}:

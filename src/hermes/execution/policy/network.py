@@ -32,6 +32,7 @@ _TELLS_LITTLE = words(
     " gcloud docker"
 )
 _SENT = listed("sent")
+_TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _BLIND = listed("blind")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
@@ -68,11 +69,12 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what goes to another machine: variables, what is printed, files."""
-    local = command.name in _COPIERS or _LOOPBACK.search(command.line)
-    sends = command.name in {"ssh", "sftp"} or any(v[-1:] == "-" for v in command.values_of(*_SENT))
+    local = command.name in {"scp", "rsync", "sftp"} or _LOOPBACK.search(command.line)
+    sends = command.name in _TUBES or any(v[-1:] == "-" for v in command.values_of(*_SENT))
     piped = command.piped and command.feed.text is None and sends
     told = [c for c in command.inner if c.name != ":" and not _tells_little(c)]
-    held = not command.inner and any(COMPUTED in a and a != COMPUTED for a in command.args)
+    listed_here = {COMPUTED} if "xargs" in command.via else set()
+    held = not command.inner and any(COMPUTED in a for a in {*command.args} - listed_here)
     if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
         yield Finding("it sends secrets over the network")
     elif not local and (piped or held or (told and COMPUTED in command.line)):
@@ -101,11 +103,13 @@ def _sent(command: ShellCommand) -> list[str]:
         keys = set(command.values_of("-i", "-F", "-e"))
         *sources, target = command.operands() or [""]
         return [s for s in sources if s not in keys and ":" not in s] if ":" in target else []
-    named = [v for v in command.values_of(*_SENT) if "@" in v or v.startswith(("/", "~", "."))]
+    named = [v for v in command.values_of(*_SENT) if re.search(r"[@<]|^[/~.]", v)]
+    if command.name in {"http", "https", "xh"}:
+        named += [a for a in command.args if re.search(r"\w:?=?@\S", a)]
     if command.name in {"curl", "wget"}:
         named += command.values_of("-T", "--upload-file", "--post-file", "--body-file")
     addresses = [a[7:] for a in command.args if a.startswith("file:///")]
-    return [v[v.find("@") + 1 :] for v in named] + addresses
+    return [re.sub(r"^[^@<]*[@<]", "", v) for v in named] + addresses
 
 
 def _names_secrets(command: ShellCommand, ground: Ground) -> bool:

@@ -281,9 +281,9 @@ _FILLERS = listed("fillers")
 _VIEWERS = listed("viewers")
 _GIT_READERS = listed("git-readers")
 _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
-_GLUED = re.compile(r"^-[A-Za-z](?=[/~.])")
+_GLUED = re.compile(r"^-(?:[A-Za-z]+(?=[/~])|[A-Za-z](?=\.))")
 _TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
-_ANYBODYS = re.compile(r"/(?:tmp|var/tmp|dev/shm|media|mnt|run/user)(?:/|$)")
+_ANYBODYS = re.compile(r"/(?:tmp|var/tmp|dev/shm|media|mnt|srv|run/user)(?:/|$)")
 _OF_TOOLS = (".", "bin/", "go/", "miniconda3/", "anaconda3/")
 """Folders of a home from which programs come; `.cache` holds what was fetched."""
 _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
@@ -301,6 +301,8 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield from _rm(command)
     elif name in {"unlink", "rmdir", "kill"} and _MANY & set(command.via):
         yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
+    elif name == "git" and _checks_out_files(command):
+        yield Finding("it throws uncommitted work away", "git checkout --")
     elif name == "kill":
         if any(c.name in _PROCESSES for c in command.inner):
             yield Finding("it ends processes that were looked up", "kill found")
@@ -313,6 +315,16 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     else:
         yield from _moves(command, ground)
     yield from _loads(command, ground)
+
+
+def _checks_out_files(command: ShellCommand) -> bool:
+    """Return whether `git checkout` is given files of the disk, and no branch."""
+    found = readings("git", command.args)
+    operands = found[0][0][1:] if found and found[0][0][0] == "checkout" else []
+    made = {"-b", "-B", "--orphan"} & {*command.args}
+    return not made and any(
+        "*" in o or any(map(os.path.lexists, command.where(o))) for o in operands
+    )
 
 
 def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -362,7 +374,8 @@ def _of_others(clean: str, ground: Ground) -> bool:
 
 def _in_open(clean: str, home: str) -> bool:
     inner = clean[len(home) + 1 :]
-    return clean.startswith(f"{home}/") and not inner.startswith(_OF_TOOLS)
+    tools = inner.startswith(_OF_TOOLS) and not inner.startswith(".cache/")
+    return clean.startswith(f"{home}/") and not tools
 
 
 def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:

@@ -169,7 +169,11 @@ _WORDY = (
 )  # fmt: skip
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
 _PROMPTS = words("shell console tinker repl dbshell sh")
-_TALKERS = words("script lftp ftp sftp maxima mongo mongosh gdb lldb")
+_ACTS_BY_OPTIONS = words("find tar python node perl ruby php sort rsync")
+_FILE_LISTERS = words(
+    "git ls find fd fdfind which command rg grep npm pwd dirname basename mktemp head tail"
+)
+_TALKERS = words("ed red ex script lftp ftp sftp maxima mongo mongosh gdb lldb")
 _OBEYS_INPUT = words(
     "patch git gpg docker podman kubectl helm crontab redis-cli sqlite3 psql mysql npm"
 )
@@ -198,11 +202,23 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             mentions_floor(a, ground.user_homes) for a in command.args
         ):
             yield FLOOR_AS_TEXT
+    if name.rstrip("0123456789.") in _ACTS_BY_OPTIONS and _given_options(command):
+        yield opaque("what it is given may be options that act", "computed options")
     yield from _unfamiliar(command, ground)
     yield from _verbs(command)
     yield from _variables(command, ground)
     if _SQL_CLIENTS.match(name):
         yield from _sql(command)
+
+
+def _given_options(command: ShellCommand) -> bool:
+    """Return whether a word that is computed, and not by a list of files, may be an option."""
+    source = command.feed.upstream[-1:] if "xargs" in command.via else command.inner
+    listed_files = bool(source) and {c.name for c in source} <= _FILE_LISTERS
+    return not listed_files and any(
+        a[:1] == COMPUTED and before[:1] != "-"
+        for before, a in zip(("", *command.args), command.args, strict=False)
+    )
 
 
 def _interpreter(command: ShellCommand) -> Iterator[Finding]:
