@@ -40,7 +40,8 @@ def strict_policy(**changes: object) -> CommandPolicy:
 def kept_home() -> Iterator[Path]:
     """Make a home that is really there, and not below /tmp: what is temporary is free."""
     here = Path(__file__).parent
-    beside = Path.home() if here.is_relative_to("/tmp") else here
+    home = Path.home() if Path.home() != Path("/root") else Path("/var/local")
+    beside = home if here.is_relative_to("/tmp") else here
     with TemporaryDirectory(prefix="outside-", dir=beside) as folder:
         (Path(folder) / "work").mkdir()
         (Path(folder) / "important.txt").write_text("kept", encoding="utf-8")
