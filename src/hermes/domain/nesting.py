@@ -1,4 +1,4 @@
-"""How deeply JSON is nested.
+"""Nesting of JSON: how deep it may be.
 
 What is nested almost too deeply to be read is read here and breaks there, where the stack is
 deeper: so it is not taken at all, by any door.

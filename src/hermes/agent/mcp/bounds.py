@@ -1,4 +1,4 @@
-"""What a server may say at once.
+"""Bounds on what a server says at once.
 
 Decoding a message takes time that grows with the values in it, and nobody else has the
 process meanwhile. So a message is measured before it is decoded, and one with too much in

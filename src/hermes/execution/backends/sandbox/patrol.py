@@ -1,4 +1,4 @@
-"""When the guard looks: before and after what runs inside, and each second while it does.
+"""Looks of the guard: before and after what runs inside, and each second while it does.
 
 What has changed while nothing ran inside was the host: it is taken as it is. While
 something runs there the two cannot be told apart, and what appears or changes is held. Either
