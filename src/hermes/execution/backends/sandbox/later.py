@@ -1,4 +1,4 @@
-"""Things of a project that the host runs later: by which names they are known, and where to find them.
+"""Things of a project that the host runs later: their names, and where to find them.
 
 What git, an editor, the shell or a CI service of the person runs without being asked to. A look
 through the folders is bounded. A folder that may not be listed is made so for the time of the
