@@ -82,6 +82,7 @@ class _Attempt:
         try:
             control.attach()
             self._loop = await self._prepare()
+            await asyncio.sleep(0)  # in a crowd everybody has just prepared: others come between
             text = await self._loop.run()
         except asyncio.CancelledError:
             control.detach()

@@ -33,7 +33,7 @@ Work = Callable[[sqlite3.Connection], T]
 _log = logging.getLogger(__name__)
 
 MAX_BATCH = 512
-ANSWERED_AT_ONCE = 8
+ANSWERED_AT_ONCE = 2
 IDLE_SECONDS = 0.25
 CHECKPOINT_CHANGES = 4000
 CHECKPOINT_BYTES = 16 * 1024 * 1024
