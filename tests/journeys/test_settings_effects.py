@@ -182,10 +182,16 @@ def _set(document: dict[str, Any], key: str, value: Any) -> None:
 Probe = Callable[[Bench], Awaitable[object]]
 
 
+def asked(bench: Bench) -> dict[str, Any]:
+    """Return the last request that begins a turn: one that was denied may still go on."""
+    bodies = [each.body for each in bench.model.requests if each.body.get("tools")]
+    return [body for body in bodies if body["messages"][-1]["role"] == "user"][-1]
+
+
 async def request(bench: Bench) -> object:
     """Return what the model is asked with."""
     await bench.say("hello")
-    body = bench.model.requests[-1].body
+    body = asked(bench)
     text = re.sub(r"\d{4}|[0-9a-f]{12,}", "#", json.dumps(body["messages"]))
     return text, body.get("reasoning_effort"), [t["function"]["name"] for t in body["tools"]]
 
@@ -197,7 +203,7 @@ async def voice(bench: Bench) -> object:
     bench.telegram.world.say_file(chat, chat, "voice", b"OggS")
     await bench.until(lambda: len(bench.telegram.replies(chat)) >= expected)
     await bench.until(lambda: "Done." in [seen.text for seen in bench.telegram.replies(chat)])
-    told = bench.model.requests[-1].body["messages"][-1]["content"]
+    told = asked(bench)["messages"][-1]["content"]
     seen = sorted(_anonymous(seen) for seen in bench.telegram.replies(chat))
     return re.sub(r"voice-\w{6}", "#", str(told)), seen
 
