@@ -46,6 +46,9 @@ Size</button> <img src="/cup.png" alt="A cup"><iframe srcdoc="<button>Inside</bu
     "/spin": "<title>Spin</title><script>setTimeout(() => { while (true) {} }, 0)</script>",
     "/twice": "<title>Twice</title><script>alert('one'); alert('two')</script><p>over</p>",
     "/long": f"<title>Long</title><p>{'word ' * 100}end</p>",
+    "/restless": """<title>Restless</title><p>Here to stay</p><div></div><script>
+setInterval(() => document.querySelector("div").innerHTML =
+  Array(4).fill("<iframe srcdoc='<p>gone</p>'></iframe>").join(""), 40)</script>""",
     "/file": "PK",
     "/pdf": "%PDF-1.4",
     "/stay": "<title>Stay</title><script>onbeforeunload = e => e.preventDefault()</script>"
@@ -168,6 +171,13 @@ async def test_a_person_would_use_a_page_like_this(tmp_path: Path) -> None:
         for path in ("/file", "/pdf"):
             told = await tools.text("browser_navigate", url=f"{shop.url}{path}")
             assert "use web_extract" in told
+
+
+async def test_frames_may_come_and_go_while_a_page_is_read(tmp_path: Path) -> None:
+    async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
+        await tools.text("browser_navigate", url=f"{shop.url}/restless")
+        for _ in range(5):
+            assert "Here to stay" in await tools.text("browser_snapshot", full=True)
 
 
 async def test_the_browser_reaches_only_what_tools_may_reach(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ _FILL = """function(text) {
   return 'type';
 }"""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)")
+_FRAME_GONE = "frameId is not found"
 _IMAGES = """[...document.images].slice(0, 100).map(i => [i.currentSrc || i.src, i.alt,
  i.naturalWidth, i.naturalHeight])"""
 
@@ -217,7 +218,12 @@ class Page:
         frames = await self._seen("Page.getFrameTree")
         self._refs, lines = {}, []
         for frame in _frames(frames["frameTree"]):
-            tree = await self._seen("Accessibility.getFullAXTree", frameId=frame)
+            try:
+                tree = await self._seen("Accessibility.getFullAXTree", frameId=frame)
+            except HermesError as error:
+                if _FRAME_GONE not in str(error):
+                    raise
+                continue  # between the two questions the page has replaced it
             lines += self._lines(tree["nodes"], full=full)
         text, limit = "\n".join(lines), FULL if full else SHORT
         if len(text) > limit:
