@@ -302,6 +302,29 @@ async def test_what_an_earlier_call_fetched_is_not_run_unasked(session: Session)
 
 
 @pytest.mark.parametrize(
+    ("fetch", "use"),
+    [
+        ("curl -o Makefile https://x.org/Makefile", "make"),
+        ("wget https://x.org/conftest.py", "pytest -q"),
+        ("curl -s https://x.org/package.json > package.json", "npm install"),
+        ("aws s3 cp s3://bucket/setup.py .", "pip install -e ."),
+    ],
+)
+async def test_what_was_fetched_asks_where_a_tool_finds_it_later(
+    session: Session, fetch: str, use: str
+) -> None:
+    assert await session.judge(command=use) is Gate.ALLOW
+    await session.judge(command=fetch, run=True)
+    assert await session.judge(command=use) is Gate.ASK
+    assert await session.judge(command="git status && cat README.md") is Gate.ALLOW
+
+
+async def test_data_that_was_fetched_changes_nothing(session: Session) -> None:
+    await session.judge(command="curl -o data.csv https://x.org/data.csv", run=True)
+    assert await session.judge(command="pytest -q") is Gate.ALLOW
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "git clone https://x.org/o/r && cd r && ls && git log && cat README.md",

@@ -119,6 +119,9 @@ def _is_harmless(language: str, text: str) -> bool:
     if language == "awk":
         bare = _AWK_REGEX.sub(r"\1", bare)
         reach = _AWK_OUTPUT.search(bare) or re.search("/inet", text)
+    if language == "node":
+        own = ",".join(a or b for a, b in _OWN_NAMES.findall(text))
+        bare = re.sub(rf"\b(?:{'|'.join(re.findall(r'[A-Za-z_]+', own)) or '0'})\b", "0", bare)
     # What stands between slashes may be a pattern with quotes in it.
     slashes = language == "node" and "/" in bare
     return known is not None and not reach and not slashes and not known.sub(" ", bare).strip()
@@ -140,10 +143,14 @@ _HARMLESS = {
 _AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}(]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(
-    r"`[^`]*\$|\[\s*['\"`]|(?:\b(?:require|import)|(?<![.])\bfrom)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
+    r"`[^`]*\$|\[\s*['\"`]|(?:\b(?:require|import(?![\w\s{},]{1,200}\bfrom\b))|(?<![.])\bfrom)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
     r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
 )
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
+_OWN_NAMES = re.compile(
+    r"(?:const|let|var)\s*\{([\w\s,]*)\}\s*=\s*require\(\s*['\"]\.|import\s*\{([\w\s,]*)\}\s*from\s*['\"]\."
+)
+"""What a program takes from a file of the project."""
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
 )
@@ -164,11 +171,15 @@ def _quoted(word: str) -> str:
 
 _MODULES = listed("modules")
 _PACKAGES = listed("packages")
+_PROJECT_MODULES = listed("project-modules")
 _PARTS = {module: f" {parts} " for module, parts in TABLES["python parts"].items()}
 _BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
 _METHODS = listed("methods")
-_FILES = words("open write_text write_bytes read_text read_bytes touch mkdir makedirs rename")
+_FILES = words(
+    "open write_text write_bytes read_text read_bytes read_csv read_json"
+    " touch mkdir makedirs rename"
+)
 _OPENERS = words("open write_text write_bytes copy copy2 copyfile")
 _LIKE = {"rmtree": "rm -r ", "remove": "rm ", "unlink": "rm "} | dict.fromkeys(
     words("system popen run call Popen check_call check_output getoutput"), ""
@@ -230,7 +241,8 @@ class _PythonReader(ast.NodeVisitor):
                 top if whole and not alias.asname else name
             )
             if self._is_local(top):
-                self._imported.add("")  # `sys.path` decides where it is
+                self._imported.add(".")  # `sys.path` decides where it is
+                self.commands.append(f"python3 ./{top}.py")
                 continue
             self._imported.add(module)
             if not whole and not self._part(name) and self._hidden(alias.name):
@@ -240,10 +252,9 @@ class _PythonReader(ast.NodeVisitor):
                 self.doubts.append(f"module {module}")
 
     def _is_local(self, top: str) -> bool:
-        if self._here is None or top in sys.stdlib_module_names:
-            return False
-        names = (f"{top}.py", f"{top}/__init__.py")
-        return top.isascii() and any(Path(self._here, name).exists() for name in names)
+        if top in _PROJECT_MODULES or self._here is None or top in sys.stdlib_module_names:
+            return top in _PROJECT_MODULES
+        return top.isascii() and any(Path(self._here, n).exists() for n in (f"{top}.py", top))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
@@ -281,6 +292,9 @@ class _PythonReader(ast.NodeVisitor):
         if not self._part(self._dotted(node)) and self._hidden(node.attr.lstrip("_" * own)):
             self.doubts.append(node.attr)
         if not (isinstance(base, ast.Name) and base.id in self._names):
+            self.doubts += ["dump"] * (
+                node.attr == "dump"
+            )  # of a module it writes to a file that is open
             self.visit(base)
         elif not isinstance(node.ctx, ast.Load):
             self.doubts.append(f"{base.id} with changes")
@@ -322,7 +336,7 @@ class _PythonReader(ast.NodeVisitor):
     def _file(self, node: ast.Call, last: str) -> None:
         # The path is the first argument of a function, or that of `Path` in front of a method.
         method = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if isinstance(method, ast.Name) and self._names.get(method.id) == "os":
+        if isinstance(method, ast.Name) and method.id in self._names:
             self._part(self._dotted(node.func))
             method = None
         path = method if method is not None else next(iter(node.args), None)

@@ -119,8 +119,8 @@ class Carried(Struct, frozen=True, kw_only=True):
 
     functions: dict[str, Script] = {}
     exports: dict[str, str] = {}
-    files: dict[str, None] = {}
-    """What was written, oldest first; a glob stands for a whole folder."""
+    files: dict[str, bool] = {}
+    """What was written, oldest first, and whether it is code from elsewhere; a glob is a folder."""
     project: str = ""
     """Where the session began: a `cd` of an earlier call does not move the project."""
 

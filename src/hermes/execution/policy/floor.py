@@ -44,6 +44,7 @@ _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdi
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
 _NARROWED = listed("narrowed")
+_LOSES = pattern("loses")
 _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate)\b")
 _STDIN_READERS = pattern("stdin-readers")
 
@@ -85,31 +86,31 @@ def _deletes_vital(command: ShellCommand, ground: Ground) -> str:
 
 def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
     """Return the paths that `command` removes with everything in them, and the ledger."""
-    name, args = command.name, command.args
+    name, operands = command.name, command.operands()
     if name in _DELETERS:
         recursive = command.letters() & {"r", "R"} or command.has_long("recursive")
         if recursive or name in _TREE_DELETERS:
-            return [a for a in args if not a.startswith("-")]
-        return [
-            a for a in command.operands() if any(is_ledger(c, ground) for c in command.where(a))
-        ]
-    if name in {"find", "gfind"} and _find_deletes(args):
-        return find_roots(args)
+            return [a for a in command.args if not a.startswith("-")]
+        return [a for a in operands if any(is_ledger(c, ground) for c in command.where(a))]
+    if name in {"find", "gfind"}:
+        return find_roots(command.args) if _find_deletes(command.args) else []
     if name == "mv":
-        into = [*command.values_of("-t", "--target-directory")] or command.operands()[-1:]
-        return [o for o in command.operands() if o not in into and absolute(o, command.cwd) != "."]
-    if name == "rsync" and any(a.startswith("--del") for a in args):
-        return command.operands()[-1:]
-    return []
+        into = [*command.values_of("-t", "--target-directory")] or operands[-1:]
+        return [o for o in operands if o not in into and absolute(o, command.cwd) != "."]
+    if name == "rsync":
+        deletes = any(a.startswith("--del") for a in command.args)
+        sources = operands[:-1] if any(a.startswith("--remove") for a in command.args) else []
+        return sources + operands[-1:] * deletes
+    return operands if _LOSES.match(f"{name} {command.line}") else []
 
 
 def _find_deletes(args: tuple[str, ...]) -> bool:
-    if "-delete" in args:
-        return not _NARROWED & set(args)
-    for index, arg in enumerate(args[:-1]):
-        if arg in {"-exec", "-execdir"} and args[index + 1].rsplit("/", 1)[-1] in _DELETERS:
-            return "-name" not in args and "-iname" not in args
-    return False
+    """Return whether a search deletes or empties all that it finds, and it finds all."""
+    pairs = [*zip(args, (*args[1:], ""), strict=True)]
+    if any(a in _NARROWED and b.strip("*") for a, b in pairs):
+        return False
+    run = {b.rsplit("/", 1)[-1] for a, b in pairs if a in {"-exec", "-execdir"}}
+    return "-delete" in args or bool(run & (_DELETERS | {"truncate"}))
 
 
 def find_roots(args: tuple[str, ...]) -> list[str]:

@@ -187,7 +187,7 @@ class HostPolicy:
         carried.functions.update(left.functions)
         carried.exports.update(left.exports)
         carried.files.update(left.files)
-        carried.files.update((environment.resolve(path), None) for path in intent.writes)
+        carried.files.update((environment.resolve(path), False) for path in intent.writes)
         for table in (carried.functions, carried.exports, carried.files):
             for name in list(table)[:-_MAX_CARRIED]:
                 del table[name]

@@ -401,7 +401,7 @@ def _left(walks: list[Walk]) -> Carried:
     left = Carried(functions={}, exports={}, files={})
     for found in walks:
         left.functions.update(found.functions)
-        left.files.update(dict.fromkeys(found.made.files))
+        left.files.update((path, path in found.made.fetched) for path in found.made.files)
         values = found.variables.values
         names = values if found.exports_all else found.exported
         left.exports.update((name, values[name]) for name in names if name in values)

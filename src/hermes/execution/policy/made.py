@@ -43,8 +43,8 @@ _FETCHERS = listed("fetchers")
 _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
 _CODE_TOOLS = listed("code-tools")
 _RUNS_FILES = listed("runs-files")
-_BRINGERS = words("aws gsutil gh sftp rclone docker podman kubectl mc")
-_BRINGS = words("cp sync mv download get copy")
+_BRINGERS = words("aws gsutil gh rclone docker podman kubectl mc")
+_BRINGS = words("cp sync mv download copy")
 _RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
 _HARM = pattern("harm-in-code")
@@ -62,7 +62,9 @@ class MadeFiles:
         self._links: set[str] = set()
         self._arrived = False
         """Whether files may have come from elsewhere that nobody has seen."""
-        self._acts = False
+        self.fetched: set[str] = set()
+        """Code from elsewhere, which a tool may find by itself."""
+        self._acts = any(ground.carried.files.values())
         """Whether code was fetched, or written that may run or delete something."""
         self._written: list[str] = []
         self._floor: bool | None = None
@@ -73,7 +75,9 @@ class MadeFiles:
             self._marked |= {absolute(p, command.cwd) for p in command.operands()[1:]}
         if command.name in _MAKES_NOTHING:
             return
-        made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
+        brought = command.name in _BRINGERS and _BRINGS & {*command.operands()[:3]}
+        paths = [*written_paths(command), *(command.operands()[-1:] if brought else ())]
+        made = {absolute(p, cwd) for p in paths for cwd in command.cwds}
         code = any(map(_CODE.search, made))
         if command.writes or command.name == "tee":
             printers = (command, *command.feed.upstream)
@@ -89,8 +93,9 @@ class MadeFiles:
             self._links |= made
         self._arrived = self._arrived or command.name in _ARRIVALS
         fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
-        brought = command.name in _BRINGERS and _BRINGS & {*command.operands()[:3]}
-        self._acts = self._acts or (code and bool(fetches)) or bool(brought)
+        if (code and fetches) or brought:
+            self.fetched |= made
+            self._acts = True
 
     def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
         """Yield findings for a command that runs or works behind what was made."""

@@ -52,7 +52,7 @@ class ProtectedPlace(Struct, frozen=True):
 
 
 _VITAL = listed("vital")
-_EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.\[!\.\]\*|\.\?\?\*|\*\.\*|\.))+$")
+_EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.?\[[!^][^\]/]*\]\*|\.?\?+\*|\*\.\*|\.))+$")
 _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
 _DEVICE = pattern("devices")
 _HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
@@ -71,10 +71,8 @@ _TABLE = tuple(
 
 
 def join(cwd: str | None, path: str) -> str | None:
-    """Return where `path` leads from `cwd`, or None if that is not known."""
-    if path == "-" or is_unknown(path):
-        return None
-    return None if cwd is None and not path.startswith("/") else absolute(path, cwd)
+    """Return where `path` leads from `cwd`, relative if that is not known; None if computed."""
+    return None if path == "-" or is_unknown(path) else absolute(path, cwd)
 
 
 def is_device(path: str) -> bool:
