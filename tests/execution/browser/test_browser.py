@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -173,6 +174,38 @@ async def test_a_person_would_use_a_page_like_this(tmp_path: Path) -> None:
             assert "use web_extract" in told
 
 
+def profiles() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"hermes-browser-{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_browser_leaves_nothing_in_the_temporary_folder(
+    tmp_path: Path, killed: bool
+) -> None:
+    async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
+        await tools.text("browser_navigate", url=shop.url)
+        (profile,) = profiles()
+        left = (profile / "SingletonSocket").readlink().parent
+        assert left.is_dir()
+        if killed:
+            browser = int((profile / "SingletonLock").readlink().name.rpartition("-")[2])
+            os.kill(browser, signal.SIGKILL)
+            assert "The browser has ended" in await tools.text("browser_snapshot")
+            await tools.text("browser_navigate", url=shop.url)
+            (another,) = profiles()
+            assert another != profile
+    assert not left.exists()
+    assert profiles() == []
+
+
+async def test_a_temporary_folder_with_a_long_name_does_not_end_the_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
+        assert "Tea" in await tools.text("browser_navigate", url=shop.url)
+
+
 async def test_frames_may_come_and_go_while_a_page_is_read(tmp_path: Path) -> None:
     async with site() as shop, box(tmp_path, BrowserSettings()) as tools:
         await tools.text("browser_navigate", url=f"{shop.url}/restless")
@@ -298,11 +331,12 @@ async def tunnel(port: int) -> AsyncIterator[int]:
 
 
 async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> None:
-    profile = tmp_path / "profile"
+    profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     program = shutil.which("chromium") or shutil.which("google-chrome") or ""
     flags = ("--headless=new", "--no-sandbox", "--remote-debugging-port=0", "--disable-gpu")
     process = await asyncio.create_subprocess_exec(
-        *(program, *flags, f"--user-data-dir={profile}"),
+        *(program, *flags, f"--user-data-dir={profile.name}"),
+        env={**os.environ, "TMPDIR": profile.name},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
@@ -355,3 +389,4 @@ async def test_a_browser_elsewhere_is_under_the_same_rules(tmp_path: Path) -> No
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+        profile.cleanup()

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 MAX_MESSAGE = 64 * 2**20
+_LONGEST_TEMP = 20
+"""Letters of the temporary folder; with more, the socket that Chromium makes below would have a
+name that is too long, and Chromium would end."""
 _FLAGS = (
     *("--headless=new", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -202,7 +205,7 @@ class Chrome:
 
 
 async def _process(stack: AsyncExitStack, program: str, proxy: str) -> ProcessPipe:
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=f"hermes-browser-{os.getpid()}-")
+    folder = await asyncio.to_thread(_profile)
     stack.push_async_callback(asyncio.to_thread, shutil.rmtree, folder, ignore_errors=True)
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
@@ -218,7 +221,12 @@ async def _process(stack: AsyncExitStack, program: str, proxy: str) -> ProcessPi
             stderr=asyncio.subprocess.DEVNULL,
             pass_fds=(theirs_in, theirs_out),
             start_new_session=True,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8"},
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "LANG": "C.UTF-8",
+                "HOME": folder,
+                "TMPDIR": folder,  # what a killed browser leaves there goes with the profile
+            },
         )
     finally:
         os.close(theirs_in)
@@ -235,6 +243,14 @@ async def _process(stack: AsyncExitStack, program: str, proxy: str) -> ProcessPi
     stack.callback(reading.close)
     stack.callback(transport.close)
     return ProcessPipe(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+
+def _profile() -> str:
+    place = tempfile.gettempdir()
+    return tempfile.mkdtemp(
+        prefix=f"hermes-browser-{os.getpid()}-",
+        dir=place if len(place) <= _LONGEST_TEMP else "/tmp",  # noqa: S108 - a new folder in it
+    )
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
