@@ -39,6 +39,29 @@ async def test_a_failure_of_the_walls_is_known_for_one(person: Person, command: 
     assert WALLED[command] in result.walled
 
 
+THERE_OR_NOT = {
+    "{home}/letter.txt": "{home}/latter.txt",
+    "{home}/.ssh/id_ed25519": "{home}/.ssh/id_rsa",
+    "{home}/link": "{home}/lonk",
+    "{home}/src/other/file": "{home}/src/third/file",
+    "/var/lib": "/var/lab",
+    "/etc/shadow": "/etc/shodow",
+}
+
+
+@pytest.mark.parametrize("path", THERE_OR_NOT)
+async def test_whether_the_host_has_a_file_makes_no_difference(person: Person, path: str) -> None:
+    (person.home / "link").symlink_to(person.project)
+    person.file("src/other/file", "x")
+    env = await person.open()
+    there, not_there = (each.format(home=person.home) for each in (path, THERE_OR_NOT[path]))
+    one, other = await sh(env, f"cat {there}"), await sh(env, f"cat {not_there}")
+    assert one.exit_code
+    assert one.output.replace(there, "") == other.output.replace(not_there, "")
+    assert one.walled.replace(there, "") == other.walled.replace(not_there, "")
+    assert bool(one.walled) is not path.startswith("/etc")
+
+
 async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Person) -> None:
     package = person.project / "package"
     package.mkdir()
@@ -63,7 +86,8 @@ async def test_a_setting_of_git_that_was_not_written_is_told(person: Person) -> 
 
 
 @pytest.mark.parametrize(
-    "command", ["false", "cat nothing", "ls /nowhere", "grep x /etc/hostnames"]
+    "command",
+    ["false", "cat nothing", "ls /nowhere", "ls /tmp/x", "ls ~/.cargo/x", "grep x /etc/hostnames"],
 )
 async def test_an_ordinary_failure_is_not_blamed_on_the_walls(person: Person, command: str) -> None:
     env = await person.open()

@@ -1,14 +1,16 @@
 """Failures that are the sandbox's doing, told from those that are the command's own.
 
-Goes by what programs print when they meet a wall: a read-only place, a path that
-is on the host but not inside, keys and sockets that are hidden, no network.
-Better to miss one than to offer a way out for an ordinary failure.
+Goes by what programs print when they meet a wall: a read-only place, a path in a
+place of the host that is not inside, keys and sockets that are hidden, no network.
+Better to miss one than to offer a way out for an ordinary failure. Whether the host has
+what a command looked for makes no difference: a command could ask for anything.
 """
 
 import os
+import posixpath
 import re
 
-from hermes.execution.backends.sandbox.mounts import SandboxLayout
+from hermes.execution.backends.sandbox.mounts import STATE_DIR, SandboxLayout
 
 _TAIL = 20_000
 """Characters of output that are looked at."""
@@ -42,6 +44,8 @@ _NOT_THERE = re.compile(
     r"|(?:No such file or directory|ENOENT).{0,80}?['\"‘](/[^'\"’]{1,400})['\"’]",
     re.MULTILINE,
 )
+_OF_THE_HOST = ("/home", "/root", "/var", "/run", "/opt", "/srv", "/mnt", "/media")
+_OF_THE_SANDBOX = ("/tmp", "/var/tmp", STATE_DIR)  # noqa: S108 - its own
 
 
 def stopped_by(output: str, layout: SandboxLayout) -> str:
@@ -56,7 +60,7 @@ def stopped_by(output: str, layout: SandboxLayout) -> str:
         return "the project is a folder of a repository, which is not in the sandbox"
     for found in _NOT_THERE.finditer(text):
         path = (found[1] or found[2]).rstrip(".,;)")
-        if os.path.lexists(path) and _outside(path, layout):
+        if _is_outside(path, layout):
             return f"{path} is not in the sandbox"
     return ""
 
@@ -76,9 +80,15 @@ def in_a_repository(layout: SandboxLayout) -> bool:
     return any(os.path.lexists(folder / ".git") for folder in folders)
 
 
-def _outside(path: str, layout: SandboxLayout) -> bool:
-    """Tell whether a path of the host is none of those that show inside."""
+def _is_outside(path: str, layout: SandboxLayout) -> bool:
+    """Tell whether a path is in a place of the host that is not inside, whatever is there."""
     tools = (f"{layout.home}/{name}" for name in layout.tools)
     shown = (layout.start, *layout.repositories, *tools, *layout.terminal.sandbox_read_only_paths)
-    real = os.path.realpath(path)
-    return not any(f"{real}/".startswith(f"{place}/") for place in shown)
+    beside = f"/{layout.start.split('/')[1]}"
+    full = posixpath.normpath(path)
+    hidden = _longest(full, (layout.home, beside, *_OF_THE_HOST))
+    return hidden > _longest(full, (*shown, *_OF_THE_SANDBOX))
+
+
+def _longest(path: str, places: tuple[str, ...]) -> int:
+    return max((len(place) for place in places if f"{path}/".startswith(f"{place}/")), default=0)
