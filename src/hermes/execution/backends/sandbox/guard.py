@@ -37,6 +37,7 @@ from hermes.execution.backends.sandbox.later import (
     reached,
 )
 from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings
+from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only
 
 _RECORD = "before"
 _IN_FOLDERS = 5000
@@ -411,7 +412,7 @@ def _restore(directory: int, name: str, what: int, mode: int, content: bytes) ->
 def runs_nothing(
     layout: SandboxLayout, directory: int, path: str, now: _Seen, known: bytes = b""
 ) -> bool:
-    """Tell whether this is what git itself has made, with nothing in it to run.
+    """Tell whether this is what git itself has made, or chooses versions, with nothing to run.
 
     Lines that were `known` before may be in it.
     """
@@ -420,6 +421,8 @@ def runs_nothing(
     in_git = ".git" in folders or root in layout.repositories
     if now.kind == stat.S_IFDIR:
         return name == ".git" or (in_git and name == "hooks" and _has_samples_only(directory))
+    if name in CHOOSING and now.kind == stat.S_IFREG:
+        return now.content is not None and chooses_only(name, now.content, known)
     if folders[-1:] == ["hooks"] and in_git:
         return name.endswith(".sample")
     wanted = OF_NEW_REPOSITORIES.get(name)

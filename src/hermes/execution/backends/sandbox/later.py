@@ -1,8 +1,7 @@
-"""Things of a project that the host runs later: their names, and where to find them.
+"""Things of a project that the host runs later, and where to find them; `names` has their names.
 
-What git, an editor, the shell or a CI service of the person runs without being asked to. A look
-through the folders is bounded. A folder that may not be listed is made so for the time of the
-look: commands can take the right from their owner, and he can take it back.
+A look through the folders is bounded. A folder that may not be listed is made so for the time
+of the look: commands can take the right from their owner, and he can take it back.
 """
 
 import contextlib
@@ -16,26 +15,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Self
 
-_GUARDED = """
-    .envrc .vscode .idea .zed .fleet .helix .devcontainer .devcontainer.json .github .gitlab
-    .gitlab-ci.yml .gitea .forgejo .circleci .cirrus.yml .travis.yml .drone.yml .buildkite
-    .woodpecker .woodpecker.yml .woodpecker.yaml Jenkinsfile azure-pipelines.yml .build.yml .builds
-    bitbucket-pipelines.yml .husky .pre-commit-config.yaml lefthook.yml .lefthook.yml
-    lefthook-local.yml .mise.toml mise.toml .mise.local.toml mise.local.toml .mise
-    .config/mise .config/mise.toml .exrc .nvimrc .nvim.lua .vimrc .dir-locals.el .dir-locals-2.el
-    .claude .cursor .mcp.json .gemini .codex .roo .windsurf .kiro .amazonq .vs .run .idx
-    .codesandbox .gitpod.yml .lvimrc .autoenv .autoenv.zsh .lefthook .overcommit.yml
-    .simple-git-hooks.json .simple-git-hooks.js .hg/hgrc .jj .sl appveyor.yml .appveyor.yml
-    cloudbuild.yaml cloudbuild.yml buildspec.yml .semaphore .teamcity codemagic.yaml .tekton HEAD
-    .gdbinit .Rprofile .irbrc .ghci .iex.exs .ocamlinit .pnpmfile.cjs .pdbrc .pryrc .Renviron
-    .octaverc .lldbinit .perldb .local.vimrc .vimrc.local .ycm_extra_conf.py .theia
-    .externalToolBuilders .opencode opencode.json .qwen .continue .kilocode crush.json .crush.json
-    .junie .factory .trae .aider.conf.yml azure-pipelines.yaml .azure-pipelines .drone.yaml
-    bitrise.yml _darcs/prefs/defaults
-"""
-"""With a `HEAD` the project itself would be a repository without a work tree, and its settings
-would count."""
-GUARDED_NAMES = frozenset(name for name in _GUARDED.split() if "/" not in name)
+from hermes.execution.backends.sandbox.names import (
+    CHOOSING,
+    FOLDERS,
+    GUARDED,
+    is_named,
+    is_of_a_pattern,
+    names_in,
+)
+
 OF_GIT = ("config", "config.worktree", "hooks", "commondir")
 _WATCHED_OF_GIT = (*OF_GIT, "rebase-merge/git-rebase-todo")
 NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
@@ -153,7 +141,7 @@ def repositories_of(project: Path) -> tuple[str, ...]:
 
 def guarded(project: Path, repositories: tuple[str, ...], home: Path) -> Iterator[str]:
     """Return what is to stay as it is, present or not."""
-    for name in _GUARDED.split():
+    for name in GUARDED:
         yield str(project / name)
         real = Path(os.path.realpath(project / name))
         if project in real.parents:  # a link may lead elsewhere in the project
@@ -179,7 +167,8 @@ def _present(project: Path, look: Look) -> tuple[list[str], list[Path]]:
     files: list[str] = []
     gits = [] if os.path.isfile(project / ".git") else [project / ".git"]  # noqa: PTH113 - no errors
     files += [] if gits else [str(project / ".git")]
-    for path in islice(_inner(project, look, []), _MOUNTED):
+    inner = (path for path in _inner(project, look, []) if path.name not in CHOOSING)
+    for path in islice(inner, _MOUNTED):
         real = Path(os.path.realpath(path))
         is_git = path.name == ".git" and not os.path.isfile(path)  # noqa: PTH113 - no errors
         files += [str(path)] if real != path or not is_git else []
@@ -224,17 +213,22 @@ def _inner(project: Path, look: Look, tucked: list[str]) -> Iterator[Path]:
     while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
         folder, listed, most = ahead.popleft(), 0, max(left, _FOLDERS_LOOKED_AT)
         seen: set[str] = set()
+        own = folder.rpartition("/")[2]
         for entry in look.entries(folder, most):
             listed += 1
-            if entry.name == ".git" or entry.name in GUARDED_NAMES:
+            if is_named(own, entry.name) or entry.name in CHOOSING:
                 seen.add(entry.name)
             elif entry.is_dir(follow_symlinks=False):
                 (tucked if entry.name in NOT_LOOKED_INTO else ahead).append(entry.path)
+            elif entry.name in FOLDERS and looked > 1:  # a link that may lead to one
+                behind = (f"{entry.name}/{name}" for name in names_in(entry.name))
+                seen.update(n for n in behind if os.path.lexists(f"{folder}/{n}"))
         left -= listed
         if listed == most:  # there may be more of them: a name is found without a list
-            seen = {n for n in (".git", *GUARDED_NAMES) if os.path.lexists(f"{folder}/{n}")}
-        if looked > 1:
-            yield from (Path(folder, name) for name in seen)
+            seen.update(n for n in names_in(own) if os.path.lexists(f"{folder}/{n}"))
+        if looked == 1:  # the others are guarded there whether they are there or not
+            seen = {name for name in seen if name in CHOOSING or is_of_a_pattern(name)}
+        yield from (Path(folder, name) for name in seen)
 
 
 def _tucked_away(folders: list[str], look: Look) -> Iterator[Path]:

@@ -15,11 +15,11 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import NoReturn, Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
-from hermes.execution.backends.sandbox.later import GUARDED_NAMES
+from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only, leads_to_one
 from hermes.execution.host.files import (
     FOLDER,
     changing,
@@ -32,8 +32,6 @@ from hermes.execution.host.files import (
 )
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
-_NOT_WRITTEN = GUARDED_NAMES | {".git"}
-"""What git keeps is for git: some of it runs."""
 _MAX_LINKS = 40
 _MAX_DEPTH = 200
 """Directories that a walk keeps open."""
@@ -52,7 +50,7 @@ class View:
     ) -> None:
         """Look from `root`; write below `writable`, but not below what is `guarded` in it.
 
-        In a `project` the guarded names count in every folder.
+        In a `project` the guarded names count in every folder, and what git keeps is for git.
         """
         self._root = root
         self._project = _parts(project) if project else None
@@ -90,12 +88,14 @@ class View:
         with explained(path), _Walk(self._root, self._require_writable) as walk:
             walk.go(path)
             self._require_writable(walk.names)
-            mode = 0o666
+            mode, known = 0o666, b""
             with contextlib.suppress(FileNotFoundError):
                 existing = walk.status()
                 require_regular(path, existing)
                 require_writable(path, existing)
                 mode = stat.S_IMODE(existing.st_mode) & 0o777
+                known = walk.content() if walk.names[-1] in CHOOSING else b""
+            self._require_choice(walk.names, data, known)
             walk.replace(data, mode, lambda: require_unchanged(path, was, walk.content))
 
     def remove(self, path: str) -> None:
@@ -132,11 +132,22 @@ class View:
         return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
     def _require_writable(self, names: list[str]) -> None:
-        below = self._project if self._project == names[: len(self._project or ())] else None
-        named = below is not None and _NOT_WRITTEN.intersection(names[len(below) :])
+        named = leads_to_one(self._within_project(names))
         if named or _depth(names, self._writable) <= _depth(names, self._guarded):
-            ask = "; a command with `escalate` can ask for it" if self._guarded else ""
-            raise OSError(errno.EROFS, f"this place is read-only in the sandbox{ask}")
+            self._refuse("this place is read-only in the sandbox")
+
+    def _require_choice(self, names: list[str], data: bytes, known: bytes) -> None:
+        name = names[-1]
+        if self._within_project(names) and name in CHOOSING and not chooses_only(name, data, known):
+            self._refuse("paths and templates in this file are read-only in the sandbox")
+
+    def _within_project(self, names: list[str]) -> list[str]:
+        project = self._project
+        return names[len(project) :] if project and project == names[: len(project)] else []
+
+    def _refuse(self, reason: str) -> NoReturn:
+        ask = "; a command with `escalate` can ask for it" if self._guarded else ""
+        raise OSError(errno.EROFS, f"{reason}{ask}")
 
 
 class _Walk:
