@@ -1,6 +1,9 @@
 """A person with a home, secrets and tools in it, and a project that Hermes works on."""
 
+import asyncio
+import os
 import subprocess
+import time
 from pathlib import Path
 
 from fakes.boxes import Boxes
@@ -12,6 +15,22 @@ from hermes.execution.backend import PooledEnvironment
 from hermes.execution.policy.host import HostPolicy
 
 KEY = "PRIVATE KEY"
+
+
+def saved(file: Path, text: str) -> None:
+    """Save a file as editors do: another one takes its place."""
+    draft = file.with_name("draft")
+    draft.write_text(text)
+    draft.rename(file)
+
+
+def _wait_for(path: Path) -> None:
+    while not os.path.lexists(path):
+        time.sleep(0.02)
+
+
+async def until_there(path: Path) -> None:
+    await asyncio.to_thread(_wait_for, path)
 
 
 class Person:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from fakes.boxes import Boxes, says, sh
 from fakes.hermes_process import other_process
-from fakes.person import Person
+from fakes.person import Person, saved, until_there
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.sandbox import patrol
@@ -27,22 +26,6 @@ async def person(tmp_path: Path) -> AsyncIterator[Person]:
         made = Person(tmp_path)
         yield made
         await made.boxes.pool.close()
-
-
-def saved(file: Path, text: str) -> None:
-    """Save a file as editors do: another one takes its place."""
-    draft = file.with_name("draft")
-    draft.write_text(text)
-    draft.rename(file)
-
-
-def _wait_for(path: Path) -> None:
-    while not os.path.lexists(path):
-        time.sleep(0.02)
-
-
-async def until_there(path: Path) -> None:
-    await asyncio.to_thread(_wait_for, path)
 
 
 def _opened_up(root: Path) -> None:
@@ -130,7 +113,7 @@ async def test_modes_do_not_switch_the_guard_off(tmp_path: Path) -> None:
         import asyncio, os
         from pathlib import Path
         from fakes.boxes import sh
-        from fakes.person import Person
+        from fakes.person import Person, saved, until_there
         async def main():
             person = Person(Path({str(tmp_path)!r}))
             env = await person.open()

@@ -67,6 +67,13 @@ async def test_what_tools_obey_on_their_own_cannot_be_made(person: Person) -> No
             await env.write(path, b"evil")
 
 
+async def test_a_name_that_is_as_long_as_can_be_is_held_too(person: Person) -> None:
+    name = f"{'x' * 240}.code-workspace"
+    result = await sh(await person.open(), f"touch {name}")
+    assert "held" in result.output
+    assert not (person.project / name).exists()
+
+
 async def test_what_tools_obey_on_their_own_stays_as_it_is(person: Person) -> None:
     paths = [*OBEYED.split(), *(f"sub/deep/{path}" for path in OBEYED.split())]
     for path in paths:

@@ -251,10 +251,15 @@ class SandboxEnvironment(ShellEnvironment):
         note = ""
         if away := await self._patrol.settle(self._busy):
             more = f" and {len(away) - _NAMED} more" if len(away) > _NAMED else ""
+            copies = (
+                f" Copies are in {self._layout.held}/<number>: tell the user where, if they may"
+                " have saved one of these meanwhile."
+            )
             note = (
-                f"\n[Renamed to *.held: {', '.join(away[:_NAMED])}{more}."
+                f"\n[Renamed to *.held: {', '.join(map(str, away[:_NAMED]))}{more}."
                 " What would run on the host later cannot be made or changed in the sandbox;"
-                " a command with `escalate` can ask for it.]"
+                " a command with `escalate` can ask for it."
+                f"{copies if any(held.kept for held in away) else ''}]"
             )
         if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running

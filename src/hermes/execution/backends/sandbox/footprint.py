@@ -38,7 +38,8 @@ class Footprint:
     def __init__(self, layout: SandboxLayout) -> None:
         self._memory = layout.terminal.container_memory << 20
         self._disk = layout.terminal.container_disk << 20
-        self._places = tuple(str(path) for path in dict.fromkeys((layout.base, layout.kept)))
+        places = dict.fromkeys((layout.base, layout.kept, layout.held))
+        self._places = tuple(map(str, places))
         self._used = 0
         self._free: int | None = None
         self.note = ""

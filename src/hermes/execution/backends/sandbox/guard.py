@@ -4,7 +4,8 @@ What is there when nothing runs inside is the person's, and remembered: where it
 and, if that is short, what is in it. Most of it is mounted read-only. A mount goes when the
 host puts another file in its place, and there are not mounts for everything; so each
 look compares. What has appeared is renamed to `*.held`; what was changed without a mount over
-it is too, and what was there before comes back. Changes that run nothing stay.
+it is too, and what was there before comes back. Changes that run nothing stay. What is renamed
+may be the person's: nothing of it is lost (`held`).
 
 While something runs inside, what is remembered is on disk too: where Hermes ends before it
 could look, the next one on the project does that (`settle_left`).
@@ -24,6 +25,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.execution.backends.sandbox.held import Copies, Held
 from hermes.execution.backends.sandbox.later import (
     LONGEST_CONFIG,
     NOT_LOOKED_INTO,
@@ -44,6 +46,8 @@ _IN_FOLDERS = 5000
 """Files in folders without a mount that are compared."""
 _REMEMBERED = 8 << 20
 """Bytes of content that are remembered of one project."""
+_LONGEST_NAME = 240
+"""Bytes of a name to which something can be added."""
 _TICK = 100_000_000
 """Nanoseconds in which two changes of a file may get the same time."""
 _FRESH = 2.0
@@ -82,6 +86,7 @@ class Guard:
         self._own: dict[str, _Seen] = {}
         """What was made inside and may stay: it runs nothing."""
         self._record = layout.kept / _RECORD
+        self._copies = Copies(layout.held)
         self._looked = 0.0
         self._lock = threading.Lock()
         """A look goes on in its thread when nobody waits for it any more."""
@@ -112,17 +117,20 @@ class Guard:
                 size += len(seen.content or b"")
             self._known, self._own = known, own
 
-    def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[str]:
-        """Hold what has appeared or changed inside; return its names.
+    def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[Held]:
+        """Hold what has appeared or changed inside; return it.
 
         What is `mounted` read-only only the host can have changed, and what was last touched
         after the time `until`.
         """
         if not self._layout.project:
             return []
-        away: list[str] = []
+        away: list[Held] = []
+        self._copies.make_room()
         with self._lock, Look() as look:
-            for path in sorted(self._present(look, mounted, self._known, None)):
+            present = self._present(look, mounted, self._known, None)
+            # First what was the person's: there is not room for copies of everything.
+            for path in sorted(present, key=lambda path: (path not in self._known, path)):
                 before = self._known.get(path)
                 if before is not None and path in mounted and _is_same(path, before):
                     self._known[path] = self._seen(path, before)
@@ -154,8 +162,8 @@ class Guard:
         """Nothing runs inside any more, and all of it was looked at."""
         self._record.unlink(missing_ok=True)
 
-    def recall(self, record: Path) -> list[str]:
-        """Settle what another guard has left on record."""
+    def recall(self, record: Path) -> list[Held]:
+        """Settle what another guard has left on record, and what it was about to put back."""
         try:
             until = record.stat().st_mtime + _SLOWEST
             left = msgspec.msgpack.decode(record.read_bytes(), type=_Record)
@@ -163,6 +171,13 @@ class Guard:
             record.unlink(missing_ok=True)
             return []
         self._known = {os.fsdecode(path): seen for path, seen in left.known.items()}
+        begun = {held.name for held in self._copies.untold()}
+        for path, before in self._known.items():
+            if os.path.lexists(path) or not _root(self._layout, path):
+                continue
+            if self._shown(path) in begun:
+                with contextlib.suppress(OSError), self._folder_of(path) as directory:
+                    _restore(directory, Path(path).name, before)
         held = self.check({os.fsdecode(path) for path in left.mounted}, until=until)
         record.unlink(missing_ok=True)
         return held
@@ -246,22 +261,33 @@ class Guard:
         except OSError:
             return False  # what cannot be looked at is a finding
 
-    def _put_away(self, path: str, before: _Seen | None) -> list[str]:
+    def _put_away(self, path: str, before: _Seen | None) -> list[Held]:
         name = Path(path).name
-        shown = _printable(str(Path(path).relative_to(_root(self._layout, path))))
+        short = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
+        aside = f"{short}.held-{secrets.token_hex(3)}"
+        held = self._copies.announce(self._shown(path))
         self._known.pop(path, None)
         try:
             with self._folder_of(path) as directory, _writable(directory):
-                _hold(directory, name)
+                os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
                 if before is not None and before.content is not None:
-                    _restore(directory, name, before.kind, before.mode, before.content)
                     # Whatever is made of it from now on, it is compared with what it was.
                     self._known[path] = replace(before, identity=_untrusted(before.identity))
+                    with contextlib.suppress(FileExistsError):  # the next one is here already
+                        _restore(directory, name, before)
+                held = self._copies.keep(directory, aside, held)
+                if held.kept:
+                    _settle(directory, aside, f"{short}.held")
         except FileNotFoundError:
+            self._copies.forget([held])
             return []
         except OSError as error:
-            return [f"{shown} (it could not be renamed: {error.strerror})"]
-        return [shown]
+            reason = f"{held.name} (it could not be renamed: {error.strerror})"
+            return [replace(held, name=reason)]
+        return [held]
+
+    def _shown(self, path: str) -> str:
+        return _printable(str(Path(path).relative_to(_root(self._layout, path))))
 
     @contextlib.contextmanager
     def _folder_of(self, path: str) -> Iterator[int]:
@@ -274,13 +300,15 @@ class Guard:
             yield at
 
 
-def settle_left(layout: SandboxLayout, folder: Path) -> list[str]:
-    """Hold what commands made that ended together with their Hermes.
+def settle_left(layout: SandboxLayout, folder: Path) -> list[Held]:
+    """Hold what commands made that ended together with their Hermes; return what was not told yet.
 
     `folder` has what is kept for the project, by all who ever worked on it.
     """
-    held: list[str] = []
-    for record in sorted(folder.glob(f"*/{_RECORD}")) if layout.project else ():
+    if not layout.project:
+        return []
+    held: list[Held] = []
+    for record in sorted(folder.glob(f"*/{_RECORD}")):
         if record.parent == layout.kept:
             held += Guard(layout).recall(record)
             continue
@@ -292,7 +320,7 @@ def settle_left(layout: SandboxLayout, folder: Path) -> list[str]:
             continue  # it still runs
         finally:
             os.close(lock)
-    return held
+    return [*held, *Copies(layout.held).untold()]
 
 
 def _described(directory: int, name: str, *, keep: bool = True) -> _Seen:
@@ -385,28 +413,26 @@ def _writable(directory: int) -> Iterator[None]:
             change_mode(directory, mode)
 
 
-def _hold(directory: int, name: str) -> None:
-    """Rename it to what takes the place of the one held before, or goes into that folder."""
-    held, unique = f"{name}.held", secrets.token_hex(3)
+def _settle(directory: int, aside: str, held: str) -> None:
+    """Have what is aside take the place of the one held before, or go into that folder."""
     with contextlib.suppress(OSError):
         os.unlink(held, dir_fd=directory)
     with contextlib.suppress(OSError):
-        os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(aside, held, src_dir_fd=directory, dst_dir_fd=directory)
         return
     with contextlib.suppress(OSError), reached(held, directory) as inside, _writable(inside):
-        os.rename(name, unique, src_dir_fd=directory, dst_dir_fd=inside)
-        return
-    os.rename(name, f"{held}-{unique}", src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(aside, aside.rpartition("-")[2], src_dir_fd=directory, dst_dir_fd=inside)
 
 
-def _restore(directory: int, name: str, what: int, mode: int, content: bytes) -> None:
-    if what == stat.S_IFLNK:
+def _restore(directory: int, name: str, before: _Seen) -> None:
+    content = before.content or b""
+    if before.kind == stat.S_IFLNK:
         os.symlink(os.fsdecode(content), name, dir_fd=directory)
-        return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
-        os.fchmod(file.fileno(), stat.S_IMODE(mode))
-        file.write(content)
+    elif before.content is not None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
+            os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
+            file.write(content)
 
 
 def runs_nothing(

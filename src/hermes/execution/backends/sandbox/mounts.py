@@ -143,6 +143,8 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     """`~` as commands see it."""
     kept: Path
     """Where the home and what goes aside are on the host."""
+    held: Path
+    """Where copies are of what was held in the project."""
     tools: tuple[str, ...]
     """Directories of the person's home that show through, relative to it."""
     guarded: tuple[str, ...]
@@ -175,13 +177,15 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
     home = os.path.realpath(request.env.get("HOME") or HOME) if attended else HOME
     home = HOME if home == "/" else home
     repositories = repositories_of(project) if project else ()
+    kept = _kept(request.sandbox_dir, str(project)) if project else base
     return SandboxLayout(
         base=base,
         start=str(project or WORKSPACE),
         workspace=project or base / "workspace",
         project=project is not None,
         home=home,
-        kept=_kept(request.sandbox_dir, str(project)) if project else base,
+        kept=kept,
+        held=kept / "held",
         tools=_tools(Path(home)) if attended else (),
         guarded=tuple(guarded(project, repositories, Path(home))) if project else (),
         repositories=repositories,

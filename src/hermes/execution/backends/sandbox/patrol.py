@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from hermes.execution.backends.sandbox.guard import Guard, settle_left
+from hermes.execution.backends.sandbox.held import Copies, Held
 from hermes.execution.backends.sandbox.holder import Holder
 from hermes.execution.backends.sandbox.mounts import SandboxLayout
 
@@ -36,7 +37,10 @@ class Patrol:
         """Tasks inside while nothing runs."""
         self._clean = True
         """Nothing has run inside since the last look."""
-        self._untold: list[str] = []
+        self._copies = Copies(layout.held)
+        self._untold: list[Held] = []
+        self._told: list[Held] = []
+        """Told with the last command: it may not be shown yet."""
 
     def settle_left(self) -> None:
         """Hold what an earlier Hermes that was killed has left in the project."""
@@ -88,13 +92,14 @@ class Patrol:
             else:
                 await self._look(busy, 0)
 
-    async def settle(self, busy: Busy) -> list[str]:
+    async def settle(self, busy: Busy) -> list[Held]:
         """Look at what a command has left; return what was held and not told yet."""
         async with self._looking:
             if self._layout.project:
                 await self._look(busy, 1)
-            told, self._untold = self._untold, []
-        return list(dict.fromkeys(told))
+            await asyncio.to_thread(self._copies.forget, self._told)
+            self._told, self._untold = list(dict.fromkeys(self._untold)), []
+        return self._told
 
     async def watch(self, busy: Busy) -> None:
         """Look each second while something runs inside."""
@@ -110,7 +115,8 @@ class Patrol:
             self._holder = None
             await self._hold(self._mounted)
             await asyncio.to_thread(self._guard.end)
-            self._clean = True
+            await asyncio.to_thread(self._copies.forget, self._told)
+            self._told, self._clean = [], True
 
     async def _ready(self, busy: Busy) -> None:
         if self._clean and await self._is_calm(busy, 0):
@@ -142,7 +148,7 @@ class Patrol:
     async def _hold(self, sound: frozenset[str]) -> bool:
         held = await asyncio.to_thread(self._guard.check, sound)
         if held:
-            log.warning("held in %s: %s", self._layout.start, ", ".join(held))
+            log.warning("held in %s: %s", self._layout.start, ", ".join(map(str, held)))
         self._untold += held
         return bool(held)
 
