@@ -8,7 +8,9 @@ the HTTP library (see `transport`).
 """
 
 import asyncio
+import socket
 import ssl
+import sys
 from collections.abc import Mapping
 from contextvars import Context, copy_context
 from functools import lru_cache
@@ -25,6 +27,8 @@ GATHER_SECONDS = 0.01
 HURRIED_SECONDS = 0.005
 HURRIED_PIECES = 2
 """So many pieces in a row, each so soon after the one before, come faster than anybody reads."""
+GATHER_BYTES = 64 * 1024
+"""So much is read at once all the same."""
 
 
 class NoConnection(Exception):
@@ -252,13 +256,25 @@ class _Connection(asyncio.Protocol):
         self._hurried = self._hurried + 1 if now - self._last < HURRIED_SECONDS else 0
         self._last = now
         if self._hurried >= HURRIED_PIECES and self._transport is not None:
-            self._transport.pause_reading()
+            self._wake_from(GATHER_BYTES)
             self._loop.call_later(GATHER_SECONDS, self._read_on)
 
     def _read_on(self) -> None:
         self._last = self._loop.time()
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._wake_from(1)
+
+    def _wake_from(self, waiting: int) -> None:
+        """Let the event loop hear of this connection only when so many bytes wait in it."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if sys.platform == "linux":  # others would not notice what came before the limit fell
+            connection = transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting)
+        elif waiting > 1:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def _fail(self, error: Exception) -> None:
         if not self._end.done():
