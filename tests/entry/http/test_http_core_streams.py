@@ -12,6 +12,7 @@ from fakes.http_door import KEY, SECRET, HttpDoor, http_door
 from hermes.domain.errors import StoreError
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, StreamAnswer
 from hermes.entry.http.settings import HttpSettings
+from hermes.entry.http.sse import Last
 from hermes.testing import ScriptedModel
 
 
@@ -131,6 +132,32 @@ async def test_each_chunk_is_there_before_the_next_exists(tmp_path: Path) -> Non
                 source.waiting.put_nowait(None)
                 assert [part async for part in parts] == []
         assert source.order == ["closed"]
+
+
+async def test_the_last_chunk_goes_out_with_the_end(tmp_path: Path) -> None:
+    source = Source()
+    async with opened(tmp_path, source) as door:
+        reader, writer = await connected(door, "/stream")
+        await reader.readuntil(b"\r\n\r\n")
+        source.waiting.put_nowait(b"data: 1\n\n")
+        assert await reader.read(4096) == b"9\r\ndata: 1\n\n\r\n"
+        source.waiting.put_nowait(Last(b"data: 2\n\n"))
+        source.waiting.put_nowait(None)
+        assert await reader.read(4096) == b"9\r\ndata: 2\n\n\r\n0\r\n\r\n"
+        writer.close()
+    assert source.order == ["closed"]
+
+
+async def test_a_short_answer_is_one_piece_and_so_is_the_next(tmp_path: Path) -> None:
+    async with opened(tmp_path, Source()) as door:
+        reader, writer = await connected(door, "/hello")
+        for _ in range(2):
+            assert (await reader.read(4096)).endswith(b'\r\n\r\n"hello"')
+            writer.write(
+                f"GET /hello HTTP/1.1\r\nHost: localhost\r\nx-api-key: {KEY}\r\n\r\n".encode()
+            )
+        assert (await reader.read(4096)).endswith(b'\r\n\r\n"hello"')
+        writer.close()
 
 
 async def test_silence_is_broken_by_comments(tmp_path: Path) -> None:

@@ -212,6 +212,39 @@ def _socket_class() -> type[asyncio.Protocol]:
     return PatientSocket
 
 
+class _HeldHead:
+    """The transport of an answer until its head is out: with what of the body comes at once.
+
+    To send costs far more than to join two pieces, and the client reads but once.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
+        self._cycle, self._loop = cycle, loop
+        self._transport, self._head = cycle.transport, b""
+        cycle.transport = cast("asyncio.Transport", self)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._head += data
+            self._send()
+        else:
+            self._head = data
+            self._loop.call_soon(self._send)
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _send(self) -> None:
+        head, self._head = self._head, b""
+        self._cycle.transport = self._transport
+        if head:
+            self._transport.write(head)
+
+
 class _BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits for the head of a request.
 
@@ -262,6 +295,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.parser.should_upgrade() and self._should_upgrade():
             return
+        if self.scope["method"] != "HEAD":
+            _HeldHead(self.cycle, self.loop)
         self._unfinished = [each for each in self._unfinished if not each.response_complete]
         self._unfinished.append(self.cycle)
         if len(self._unfinished) > _MAX_PIPELINED:

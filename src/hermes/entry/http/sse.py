@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from hermes.domain.events import TurnEvent
+from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.runs import Run
 from hermes.entry.http.endpoint import Call, StreamAnswer
 from hermes.entry.http.request import Receive, Send
@@ -19,6 +19,10 @@ from hermes.entry.http.request import Receive, Send
 _KEEPALIVE = b": keepalive\n\n"
 _IN_ONE_GO = 32
 """Chunks after which everybody else gets a turn."""
+
+
+class Last(bytes):
+    """A chunk after which nothing comes: it goes out together with the end."""
 
 
 class _Left(Exception):
@@ -39,12 +43,15 @@ async def send_stream(
     called: nobody has lost interest.
     """
     await send({"type": "http.response.start", "status": 200, "headers": [*headers]})
-    pipe = _Pipe(send)
+    pipe, last = _Pipe(send), b""
     gone = False
     try:
         async with _beside(_watch(pipe, receive, keepalive)):
             async for chunk in answer.chunks:
-                await pipe.write(chunk)
+                if isinstance(chunk, Last):
+                    last = chunk
+                else:
+                    await pipe.write(chunk)
     except _Left:
         gone = True
     finally:
@@ -52,7 +59,7 @@ async def send_stream(
     if gone and answer.left is not None:
         await answer.left()
     if not gone:
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
 async def close(answer: StreamAnswer) -> None:
@@ -126,7 +133,7 @@ async def chunks(
         yield opening
     async for batch in batches:
         if chunk := b"".join(map(feed, batch)):
-            yield chunk
+            yield Last(chunk) if isinstance(batch[-1], TurnFinished) else chunk
 
 
 T = TypeVar("T")
