@@ -21,7 +21,7 @@ from hermes.domain.events import TurnFinished, TurnJob, TurnStarted
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
-from hermes.domain.session import Session
+from hermes.domain.session import Opening, Session
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import TurnUsage, Usage
@@ -116,11 +116,9 @@ class _Attempt:
     async def _prepare(self) -> TurnLoop:
         services, job = self._services, self._job
         turn, profile, stream = job.turn, job.profile, job.stream
-        session = await services.ledger.session(turn.session_id)
-        if session is None:
-            raise NotFound(f"Session {turn.session_id} does not exist any more.")
+        opening = job.opening or await self._opening()
+        session, history = opening.session, list(opening.history)
         model = services.models.main(profile, session)
-        history = await services.ledger.history(session.id)
         said = (stored.message for stored in history if stored.turn_id == turn.id)
         stream.emit(
             TurnStarted(
@@ -156,6 +154,13 @@ class _Attempt:
             used=await services.ledger.usage_of_turn(turn.id) if turn.resumes else TurnUsage(),
         )
         return TurnLoop(services, scope, history)
+
+    async def _opening(self) -> Opening:
+        ledger, session_id = self._services.ledger, self._job.turn.session_id
+        session = await ledger.session(session_id)
+        if session is None:
+            raise NotFound(f"Session {session_id} does not exist any more.")
+        return Opening(session, tuple(await ledger.history(session_id)))
 
     async def _prompt(self, session: Session, model: Model, tools: ToolRunner) -> str:
         """Build the system prompt, which the session then keeps unchanged."""

@@ -18,6 +18,7 @@ from hermes.domain.approvals import ApprovalRequest, Decision
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
 from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Opening
 from hermes.domain.tools import ToolCapabilities
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
@@ -263,6 +264,8 @@ class TurnJob(Struct, frozen=True, kw_only=True):
     brief: TurnBrief = TurnBrief()
     capabilities: ToolCapabilities = ToolCapabilities()
     """What the doors lend to its tools."""
+    opening: Opening | None = None
+    """What it finds in the ledger, where that is known without asking."""
 
     @property
     def resumed(self) -> bool:

@@ -17,7 +17,7 @@ from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.events import TurnEvent
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import Message, ToolCall
-from hermes.domain.session import NewSession
+from hermes.domain.session import NewSession, Opening
 from hermes.domain.turn import NewTurn, Turn, TurnError
 from hermes.domain.usage import Usage
 
@@ -151,6 +151,8 @@ class OpenedRun(Struct, frozen=True, kw_only=True):
     entry: InboxEntry
     turn: Turn | None = None
     """What has taken the message already."""
+    opening: Opening | None = None
+    """What that turn finds, if its session is new."""
     duplicate: bool = False
 
 

@@ -132,6 +132,13 @@ class StoredMessage(Struct, frozen=True, kw_only=True):
     """False once undone or compacted: kept for search, not sent to the model."""
 
 
+class Opening(Struct, frozen=True):
+    """A session as its first turn finds it."""
+
+    session: Session
+    history: tuple[StoredMessage, ...]
+
+
 class SearchHit(Struct, frozen=True, kw_only=True):
     session_id: str
     title: str | None

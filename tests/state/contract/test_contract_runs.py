@@ -9,7 +9,7 @@ from fakes.ledgers import answer_run, ended_as, new_run, reply, session, turn
 from hermes.domain.errors import Conflict
 from hermes.domain.events import MessageCompleted, TextDelta, ToolStarted, TurnEvent, TurnFinished
 from hermes.domain.inbound import InboxState
-from hermes.domain.messages import Reasoning, ToolCall
+from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, UserMessage
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import (
     RETRIED_WITHIN,
@@ -65,11 +65,20 @@ async def test_a_run_in_a_session_of_its_own_begins_with_its_turn(ledger: Ledger
     assert (asked.turn_id, asked.message) == ("t1", first.inputs[0])
 
 
+async def test_a_run_tells_its_turn_what_the_ledger_would(ledger: Ledger) -> None:
+    said = (UserMessage(content="and \ud800 then?"), AssistantMessage(text="then this"))
+    first = turn("t1", session_id="s-r1", says="hel\udfffo")
+    opened = await ledger.open_run(msgspec.structs.replace(new_run(history=said), turn=first))
+    assert opened.opening is not None
+    assert opened.opening.session == await ledger.session("s-r1")
+    assert list(opened.opening.history) == await ledger.history("s-r1")
+
+
 async def test_a_run_elsewhere_waits_for_its_turn(ledger: Ledger) -> None:
     await ledger.create_session(session("s1"))
     chosen = new_run(choice=SessionChoice(session_id="s1"))
     opened = await ledger.open_run(msgspec.structs.replace(chosen, turn=turn("t1")))
-    assert opened.turn is None
+    assert (opened.turn, opened.opening) == (None, None)
     assert await ledger.waiting("s1") == [opened.entry]
 
 

@@ -35,7 +35,14 @@ from hermes.domain.messages import AssistantMessage, ToolCall, ToolMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile, use_profile
-from hermes.domain.session import CHILD_OF, KeyScope, NewSession, Session, session_key
+from hermes.domain.session import (
+    CHILD_OF,
+    KeyScope,
+    NewSession,
+    Opening,
+    Session,
+    session_key,
+)
 from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import (
     MAX_RESUMES,
@@ -197,13 +204,15 @@ class Gateway:
             return Ticket(admission.entry, duplicate=True)
         return self.take(admission.entry)
 
-    def take(self, entry: InboxEntry, turn: Turn | None = None) -> Ticket:
+    def take(
+        self, entry: InboxEntry, turn: Turn | None = None, opening: Opening | None = None
+    ) -> Ticket:
         """Have a message answered that is in the inbox, or that a turn has taken already."""
         ticket = Ticket(entry)
         lane = self._lane(entry.session_id, self.profile(entry.agent_id))
         lane.wake(ticket)
         if turn is not None:
-            lane.begin(turn, entry)
+            lane.begin(turn, entry, opening)
         return ticket
 
     def first_turn(self, session_id: str, message: InboundMessage, at: float) -> NewTurn | None:

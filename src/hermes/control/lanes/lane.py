@@ -25,6 +25,7 @@ from hermes.domain.ids import new_turn_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
 from hermes.domain.profile import AgentProfile, use_profile
+from hermes.domain.session import Opening
 from hermes.domain.turn import (
     NewTurn,
     Turn,
@@ -112,7 +113,7 @@ class Lane:
         self.current: TurnStream | None = None
         """The events of the running turn."""
         self._job: TurnJob | None = None
-        self._begun: tuple[Turn, list[InboxEntry]] | None = None
+        self._begun: tuple[Turn, list[InboxEntry], Opening | None] | None = None
         """A turn that is in the ledger already, with what it has taken as far as that is known."""
 
     def wake(self, ticket: Ticket | None = None) -> None:
@@ -133,12 +134,12 @@ class Lane:
 
     def resume(self, turn: Turn) -> None:
         """Continue a turn claimed from a dead process before anything else."""
-        self._begun = turn, []
+        self._begun = turn, [], None
         self._awake = True
 
-    def begin(self, turn: Turn, entry: InboxEntry) -> None:
+    def begin(self, turn: Turn, entry: InboxEntry, opening: Opening | None) -> None:
         """Run a turn that was begun when its message was admitted."""
-        self._begun = turn, [entry]
+        self._begun = turn, [entry], opening
         self._awake = True
 
     def interrupt(self) -> None:
@@ -181,6 +182,8 @@ class Lane:
             if self._begun is not None:
                 begun, self._begun = self._begun, None
                 await self._run_turn(*begun)
+                if begun[2] is not None and not self._awake:
+                    break  # nothing was there before it, and nothing has come since
             waiting = await self._gateway.ledger.waiting(self.session_id)
             if waiting and await self._take(waiting):
                 self._awake = True
@@ -238,12 +241,15 @@ class Lane:
         if orphan is not None:
             await self._run_turn(orphan, [])
 
-    async def _run_turn(self, turn: Turn, batch: list[InboxEntry]) -> None:
+    async def _run_turn(
+        self, turn: Turn, batch: list[InboxEntry], opening: Opening | None = None
+    ) -> None:
         stream = TurnStream(turn.id, self.session_id)
         self._control, self.current = TurnControl(), stream
         entry = batch_entry(batch)
         try:
-            job = self._job = await self._prepared(turn, stream, self._control, batch)
+            job = await self._prepared(turn, stream, self._control, batch)
+            job = self._job = replace(job, opening=opening)
             entry = job.entry
             self._taken = {each.id: job for each in batch}
             for ticket in self._claim_tickets(batch):

@@ -255,8 +255,8 @@ class Runs(Follower):
             self._gateway.beginning.add(new.session.id)
             opened = await self._ledger.open_run(new)
             if not opened.duplicate and request.choice.turn_id is None:
-                live = self._watch(opened.run, self._gateway.take(opened.entry, opened.turn))
-                self.expect(live.ticket)
+                ticket = self._gateway.take(opened.entry, opened.turn, opened.opening)
+                self.expect(self._watch(opened.run, ticket).ticket)
         finally:
             self._starting.remove(request.agent_id)
             if new is not None:

@@ -35,14 +35,14 @@ from hermes.domain.runs import (
     RunQuery,
     RunState,
 )
-from hermes.domain.session import Lineage
+from hermes.domain.session import Lineage, Opening
 from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of
 from hermes.state.sqlite.delivery import admit, read_inbox
 from hermes.state.sqlite.errors import id_taken
 from hermes.state.sqlite.messages import answer_copies, put_all, waiting_session
-from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.sqlite.rows import columns, dump, read_message, reader
 from hermes.state.sqlite.run_ends import RunEnd, append_events
-from hermes.state.sqlite.sessions import insert_session
+from hermes.state.sqlite.sessions import insert_session, read_session
 from hermes.state.sqlite.turns import begin, settle_usage
 
 AT_ONCE = 200
@@ -187,11 +187,12 @@ class RunOpening:
             "branched": branched,
         }
         change(db, "runs.insert", values)
-        turn = None
+        turn, opening = None, None
         if new.turn is not None and session_id == new.session.id and not branched:
             turn = begin(db, msgspec.structs.replace(new.turn, inbox_ids=(entry.id,))).turn
+            opening = _opening(db, session_id)
         row = row_of(db, "runs.get", (new.id,))
-        return OpenedRun(run=read_run(row), entry=entry, turn=turn)
+        return OpenedRun(run=read_run(row), entry=entry, turn=turn, opening=opening)
 
     def _found(self, db: Connection) -> OpenedRun | None:
         new = self._new
@@ -277,6 +278,11 @@ class RunOpening:
 
 
 _CHAT = "chatcmpl-"
+
+
+def _opening(db: Connection, session_id: str) -> Opening:
+    session = read_session(row_of(db, "sessions.get", (session_id,)))
+    return Opening(session, tuple(map(read_message, many(db, "messages.history", (session_id,)))))
 
 
 def _find(db: Connection, run_id: str) -> Run | None:
