@@ -108,12 +108,15 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
         commands += [f"cat {_quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
     if doubts:
         doubts += [DELETES] if _DELETES.search(text) else []
+        doubts += [FORKS] if re.search(r"\bfork\b", text) else []
         doubts += [COMPUTED_RUN] if _COMPUTED_RUN.search(text) else []
     return doubts, commands
 
 
 def _is_harmless(language: str, text: str) -> bool:
     known = _HARMLESS.get(language)
+    if language == "node":
+        text = _JSON_FILE.sub("0", text)
     bare = _LITERAL.sub("0", text)
     reach = _LOOKED_UP.search(text)
     if language == "awk":
@@ -128,7 +131,8 @@ def _is_harmless(language: str, text: str) -> bool:
 
 
 def _not_understood(language: str) -> Finding:
-    return opaque(f"nobody can tell beforehand what the {language} program does")
+    called = "" if language == "other" else f"{language} "
+    return opaque(f"nobody can tell beforehand what the {called}program does")
 
 
 # --- one-liners ---
@@ -140,7 +144,7 @@ _HARMLESS = {
     for language, signs in TABLES["one-liners"].items()
 }
 """The tokens of harmless programs: what they leave over is not known."""
-_AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
+_AWK_REGEX = re.compile(r"(^|[({}!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}(]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(
     r"`[^`]*\$|\[\s*['\"`]|(?:\b(?:require|import(?![\w\s{},]{1,200}\bfrom\b))|(?<![.])\bfrom)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
@@ -151,12 +155,17 @@ _OWN_NAMES = re.compile(
     r"(?:const|let|var)\s*\{([\w\s,]*)\}\s*=\s*require\(\s*['\"]\.|import\s*\{([\w\s,]*)\}\s*from\s*['\"]\."
 )
 """What a program takes from a file of the project."""
+_JSON_FILE = re.compile(
+    r"\brequire\(\s*['\"]\.[^'\"]*\.json['\"]\s*\)(?:\.(?!constructor|_)\w++)*+(?!\s*[.(\[])"
+)
+"""A part of a JSON file of the project."""
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
 )
 _RUNS = re.compile(
     r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline"
 )
+FORKS = opaque("the program multiplies itself", "program forks")
 DELETES = opaque("the program may delete files", "program deletes")
 RUNS = Finding("the program runs others", "program runs")
 COMPUTED_RUN = opaque("what the program runs is computed")
@@ -360,30 +369,10 @@ class _PythonReader(ast.NodeVisitor):
         self.commands.append(f"tee {_quoted(text or 'file')}")
 
     def _local(self, path: ast.expr | None) -> bool:
-        """Return whether a path is put together from one that begins in the project."""
-        pieces = self._pieces(path)
-        text = "".join(piece or "x" for piece in pieces)
-        rooted = any((p or "x")[0] in "/~" for p in pieces[1::2])
-        if not pieces or pieces[0] is None or ".." in text or rooted:
-            return False
-        if (None in pieces or "?" in text) and self._builds:
-            return False
-        return text[:1] not in {"", "/", "~"} or text[:5] == "/tmp/"  # noqa: S108
-
-    def _pieces(self, path: ast.AST | None) -> list[str | None]:
-        """Return the texts that `+`, `/` and formatted strings put together; None for the rest."""
-        text = self._text(path)
-        if text is not None or path is None:
-            return [text] if text is not None else []
-        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
-            # What follows a slash stands at an odd place.
-            left = self._pieces(path.left)
-            return [_joined(left), _joined(self._pieces(path.right))] if left else []
-        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Add):
-            return [_joined([*self._pieces(path.left), *self._pieces(path.right)])]
-        if isinstance(path, ast.JoinedStr):
-            return [_joined([self._text(part) for part in path.values])]
-        return [None]
+        """Return whether a path is written out and begins in the project, or is temporary."""
+        text = self._text(path) or ""
+        inside = text[:1] not in {"", "/", "~"} or text[:5] == "/tmp/"  # noqa: S108
+        return inside and ".." not in text
 
     def _part(self, dotted: str) -> bool:
         """Note a part of a module that is not known to be harmless; tell whether it was one."""
@@ -433,11 +422,6 @@ class _PythonReader(ast.NodeVisitor):
             if name in _PATHS and not self._bound[name.rsplit(".", 1)[-1]]:
                 return self._text(node.args[0])
         return None
-
-
-def _joined(pieces: list[str | None]) -> str | None:
-    """Return pieces as one; `?` stands for what is not known behind a known beginning."""
-    return "".join(p or "?" for p in pieces) if pieces and pieces[0] is not None else None
 
 
 def _keywords(node: ast.Call) -> set[str | None]:

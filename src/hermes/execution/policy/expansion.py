@@ -31,7 +31,7 @@ _MAX_LENGTH = 65_536
 """Characters that variables may make of one word; no script that can be judged is as long."""
 _STEPS = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 _ALTERNATIVES = frozenset({"-", ":-", "=", ":=", "+", ":+"})
-_PIECE_OF_NAME = re.compile(r"(?!.*\.\.)[\w*?][\w.*?-]*")
+_PIECE_OF_NAME = re.compile(r"(?!.*\.\.)[\w*?][\w.*?/-]*")
 _TILDE = re.compile(r"([A-Za-z_]\w*=)?~([A-Za-z0-9_.+-]*)(?=/|$)")
 _SPACE = re.compile(r"[ \t\n]+")
 _HOLDERS = re.compile("([\U000f0000-\U000fffff])")

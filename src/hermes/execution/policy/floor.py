@@ -15,6 +15,7 @@ from hermes.execution.policy.command import (
     absolute,
     base_name,
     listed,
+    opaque,
     pattern,
     words,
 )
@@ -45,7 +46,7 @@ _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
 _NARROWED = listed("narrowed")
 _LOSES = pattern("loses")
-_WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate)\b")
+_WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate|update|insert|replace|alter)\b")
 _STDIN_READERS = pattern("stdin-readers")
 
 
@@ -70,8 +71,18 @@ def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     reason = _deletes_vital(command, ground) or _writes_vital(command, ground)
     if reason:
         yield floor_finding(reason, command)
-    if command.name == "sudo" and _feeds_sudo(command):
+    if _locks_vital(command, ground):
+        yield opaque("it changes who may use the system or a home", "chmod /")
+    if command.name in {"sudo", "su", "doas"} and _feeds_sudo(command):
         yield SUDO_PASSWORD
+
+
+def _locks_vital(command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a command changes the mode or owner of the system or a home."""
+    if command.name not in {"chmod", "chown", "chgrp"}:
+        return False
+    places = (clean for path in command.operands() for clean in command.where(path))
+    return any(is_vital(clean, ground) for clean in places)
 
 
 def _deletes_vital(command: ShellCommand, ground: Ground) -> str:
@@ -88,12 +99,18 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
     """Return the paths that `command` removes with everything in them, and the ledger."""
     name, operands = command.name, command.operands()
     if name in _DELETERS:
+        searches = [c for c in command.feed.upstream if c.name == "find" and "xargs" in command.via]
+        found = [r for c in searches if not _narrowed(c.args) for r in find_roots(c.args)]
+        if found:
+            return found
         recursive = command.letters() & {"r", "R"} or command.has_long("recursive")
         if recursive or name in _TREE_DELETERS:
             return [a for a in command.args if not a.startswith("-")]
         return [a for a in operands if any(is_ledger(c, ground) for c in command.where(a))]
     if name in {"find", "gfind"}:
-        return find_roots(command.args) if _find_deletes(command.args) else []
+        roots = find_roots(command.args) if _find_deletes(command.args) else []
+        whole = not _narrowed(command.args)
+        return [r for r in roots if whole or {*command.where(r)} & {*ground.hermes_homes}]
     if name == "mv":
         into = [*command.values_of("-t", "--target-directory")] or operands[-1:]
         return [o for o in operands if o not in into and absolute(o, command.cwd) != "."]
@@ -101,16 +118,22 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
         deletes = any(a.startswith("--del") for a in command.args)
         sources = operands[:-1] if any(a.startswith("--remove") for a in command.args) else []
         return sources + operands[-1:] * deletes
+    if name == "git" and "clean" in operands:
+        return [*command.values_of("-C", "--work-tree"), ".", *operands]
     return operands if _LOSES.match(f"{name} {command.line}") else []
 
 
 def _find_deletes(args: tuple[str, ...]) -> bool:
-    """Return whether a search deletes or empties all that it finds, and it finds all."""
-    pairs = [*zip(args, (*args[1:], ""), strict=True)]
-    if any(a in _NARROWED and b.strip("*") for a, b in pairs):
-        return False
+    """Return whether a search deletes, moves or empties what it finds."""
+    pairs = zip(args, (*args[1:], ""), strict=True)
     run = {b.rsplit("/", 1)[-1] for a, b in pairs if a in {"-exec", "-execdir"}}
-    return "-delete" in args or bool(run & (_DELETERS | {"truncate"}))
+    return "-delete" in args or bool(run & (_DELETERS | {"truncate", "mv"}))
+
+
+def _narrowed(args: tuple[str, ...]) -> bool:
+    """Return whether a search is for some files only."""
+    pairs = zip(args, (*args[1:], ""), strict=True)
+    return any(a in _NARROWED and b.strip("*") for a, b in pairs)
 
 
 def find_roots(args: tuple[str, ...]) -> list[str]:

@@ -332,10 +332,10 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
         if (reads_code or queries) and _KEYS.search(data):
             yield opaque("keys that edit the line change what is run")
         if queries and _META.search(data):
-            yield opaque(f"{command.name} is given a command of its own")
+            yield opaque(f"`{command.name}` is given a command of its own")
         known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
         if not known or _PROMPTS & {*command.args}:
-            yield Finding(f"{command.name} may take what is typed for a command")
+            yield Finding(f"`{command.name}` may take what is typed for a command")
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
@@ -382,6 +382,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
+    findings += network.check_sourced(found.commands, ground)
     return list(dict.fromkeys(findings))
 
 

@@ -43,8 +43,9 @@ _FETCHERS = listed("fetchers")
 _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
 _CODE_TOOLS = listed("code-tools")
 _RUNS_FILES = listed("runs-files")
-_BRINGERS = words("aws gsutil gh rclone docker podman kubectl mc")
-_BRINGS = words("cp sync mv download copy")
+_BRINGERS = listed("bringers")
+_BRINGS = listed("brings")
+_REPOSITORIES = words("git hg svn")
 _RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
 _HARM = pattern("harm-in-code")
@@ -75,7 +76,8 @@ class MadeFiles:
             self._marked |= {absolute(p, command.cwd) for p in command.operands()[1:]}
         if command.name in _MAKES_NOTHING:
             return
-        brought = command.name in _BRINGERS and _BRINGS & {*command.operands()[:3]}
+        brings = command.name in _BRINGERS and bool(_BRINGS & {*command.operands()[:3]})
+        brought = brings and command.name not in _REPOSITORIES
         paths = [*written_paths(command), *(command.operands()[-1:] if brought else ())]
         made = {absolute(p, cwd) for p in paths for cwd in command.cwds}
         code = any(map(_CODE.search, made))
@@ -86,16 +88,18 @@ class MadeFiles:
             self._floor = None
             self._acts = self._acts or (code and any(map(_HARM.search, texts)))
         self.files |= {path: text if path not in self.files else None for path in made}
-        self.files |= {absolute(f"{folder}/*", command.cwd): None for folder in _unpacks(command)}
+        unpacked = {absolute(f"{folder}/*", command.cwd) for folder in _unpacks(command)}
+        self.files |= dict.fromkeys(unpacked)
         if command.name in {"ln", "link"} or (
             command.name == "cp" and command.letters() & set("sl")
         ):
             self._links |= made
-        self._arrived = self._arrived or command.name in _ARRIVALS
         fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
-        if (code and fetches) or brought:
-            self.fetched |= made
+        unpacks = bool(unpacked) and command.name not in _REPOSITORIES
+        if (code and fetches) or brought or (unpacks and (fetches or self._arrived)):
+            self.fetched |= made | unpacked
             self._acts = True
+        self._arrived = self._arrived or brings or command.name in _ARRIVALS
 
     def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
         """Yield findings for a command that runs or works behind what was made."""
@@ -187,8 +191,11 @@ def _runs(command: ShellCommand) -> Iterator[str]:
     """Yield the files that `command` runs: itself, the script of an interpreter, its input."""
     if "/" in command.path:
         yield command.path
+    if command.args[:1] in {("--check",), ("-n",)}:
+        return  # of node and shells: it reads, and runs nothing
     if command.name in _RULED:
         yield from command.values_of("-f", "--file", "--makefile")
+        yield from command.reads if "sql" in command.name else ()
     elif command.name in SHELLS or command.name in {"source", "."} or language_of(command.name):
         yield from command.reads
         if shell_code(command) is None and "-m" not in command.args:

@@ -262,6 +262,7 @@ _DOCKER_VALUES = TABLES["words"]["docker-values"]
 
 def _docker(command: ShellCommand) -> Iterator[Nested]:
     verb, rest = "", command.args
+    composed = "compose" in command.name or command.operands()[:1] == ["compose"]
     for _ in range(2):
         start = command_start(rest, _DOCKER_VALUES)
         if start is None:
@@ -270,7 +271,7 @@ def _docker(command: ShellCommand) -> Iterator[Nested]:
         if verb not in {"compose", "container"}:
             break
     mounted = any(a.startswith(("-v", "--volume", "--mount", "--privileged")) for a in rest)
-    if verb == "exec" or (verb == "run" and mounted):
+    if verb == "exec" or (verb == "run" and (mounted or composed)):
         start = command_start(rest, _DOCKER_VALUES, 1)
         if start is not None:
             yield NestedCommand(rest[start:], "container")

@@ -13,6 +13,7 @@ from hermes.execution.policy.command import (
     pattern,
     words,
 )
+from hermes.execution.policy.expansion import is_unknown
 from hermes.execution.policy.places import is_away, kinds, place_of
 from hermes.execution.policy.syntax import COMPUTED
 
@@ -25,6 +26,8 @@ _KEPT = (".env", "state.db", "ledger.db")
 _STORED = listed("stored")
 _PUBLIC = pattern("public-files")
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
+_CLOUDS = words("rclone gsutil aws")
+_UPLOADS = words("cp mv sync copy move rsync upload")
 _KEEPERS = words("printenv history security pass op secret-tool")
 _LISTERS = words("env set declare export")
 _TELLS_LITTLE = words(
@@ -34,10 +37,12 @@ _TELLS_LITTLE = words(
 _SENT = listed("sent")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _BLIND = listed("blind")
+_CONTAINERS = words("docker podman nerdctl docker-compose")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
 _SHOWS = words(
-    "show diff grep hash-object cat-file blame log stash add interpret-trailers merge-file tag"
+    "archive show diff grep hash-object cat-file blame log stash add interpret-trailers"
+    " merge-file tag"
 )
 _SEARCHERS = words("rg ag ack ugrep")
 _DEEP = words("grep egrep fgrep zgrep diff colordiff zip cp rsync scp")
@@ -47,6 +52,7 @@ _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
 _LOOPBACK = re.compile(r"(?:^|[\s/@:])(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)\b")
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
+_COMPUTED_ADDRESS = re.compile(rf"://[^\s{COMPUTED}]+\.[^\s{COMPUTED}]*/[^\s{COMPUTED}]*{COMPUTED}")
 _KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
 
@@ -65,6 +71,19 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("the address imitates another one with foreign letters")
     if command.name in _NETWORK or connected:
         yield from _sends(command, ground)
+    elif _COMPUTED_ADDRESS.search(command.line) and not all(map(_tells_little, command.inner)):
+        yield Finding("it sends what a command prints to another machine", "send")
+
+
+def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a script that loads secrets of the project, then shows or sends them."""
+    sourced = False
+    for command in commands:
+        names = command.args if command.name in {"source", "."} else ()
+        sourced = sourced or any(_is_kept(c, ground) for a in names for c in command.where(a))
+        told = command.name in _NETWORK or command.name in {"echo", "printf"}
+        if sourced and (_shows_variables(command) or (told and is_unknown(command.line))):
+            yield READS_SECRET
 
 
 def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -99,6 +118,8 @@ def _shows_variables(command: ShellCommand) -> bool:
 
 def _sent(command: ShellCommand) -> list[str]:
     """Return the files that a command sends away, as far as its words name them."""
+    if command.name in _CLOUDS and not _UPLOADS & {*command.operands()[:3]}:
+        return []
     if command.name in _COPIERS:
         keys = set(command.values_of("-i", "-F", "-e"))
         *sources, target = command.operands() or [""]
@@ -113,7 +134,15 @@ def _sent(command: ShellCommand) -> list[str]:
 
 
 def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
+    if command.name in {"source", "."} and any(
+        _is_kept(c, ground) and is_away(c, ground) for a in command.args for c in command.where(a)
+    ):
+        return True
     reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
+    if command.name in _CONTAINERS:
+        mounted = command.values_of("--env-file", "--secret", "-v", "--volume", "--mount")
+        pieces = [p for v in mounted for p in _PIECES.split(v)]
+        reads = tuple(p for p in pieces if all(is_away(c, ground) for c in command.where(p)))
     if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
         reads = command.args
     shows = command.name == "git" and bool(_SHOWS & {*command.operands()[:1]})
@@ -158,8 +187,7 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     for clean in command.where(path):
         if _PUBLIC.search(clean):
             continue
-        place = place_of(clean, ground)
-        if _STORES.search(clean) or (place is not None and place.kind in _STORE_KINDS):
+        if _is_kept(clean, ground):
             return True
         if any(
             clean.startswith(f"{h}/") and not _HOME_PUBLIC.match(clean[len(h) + 1 :])
@@ -173,6 +201,11 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
             if any(_globbed(clean, store) for store in homes):
                 return True
     return False
+
+
+def _is_kept(clean: str, ground: Ground) -> bool:
+    place = place_of(clean, ground)
+    return bool(_STORES.search(clean)) or (place is not None and place.kind in _STORE_KINDS)
 
 
 def _globbed(pattern: str, path: str) -> bool:

@@ -168,6 +168,7 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 _SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+$|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
+_PATCHED = re.compile(r"(?m)^(?:---|\+\+\+) (?!/dev/null)([^\s]+)")
 _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
 
 
@@ -249,6 +250,12 @@ def _address(command: ShellCommand) -> Iterator[str]:
             yield posixpath.basename(operand.partition("?")[0]) if "/" in operand else operand
 
 
+def _patched(command: ShellCommand) -> Iterator[str]:
+    """Yield the files that a patch names, without the folders that are left out."""
+    for name in _PATCHED.findall(command.feed.text or ""):
+        yield from (name, name.partition("/")[2])
+
+
 _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "operands": ShellCommand.operands,
     "last": lambda c: c.operands()[-1:],
@@ -258,6 +265,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "in-place": _in_place,
     "archive": _archive,
     "address": _address,
+    "patched": _patched,
     "preprocessed": lambda c: c.values_of("-o") if "-E" in c.args else (),
 }
 _MANY = frozenset({"xargs", "find", "parallel"})
@@ -288,6 +296,7 @@ _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
 """Where a new file of a home counts without anybody's doing."""
 _LOGS = pattern("logs")
 _CODE_TOOLS = listed("code-tools")
+_OBEYS_HERE = listed("obeys-here")
 _OUTPUT_OPTIONS = pattern("output-options")
 
 
@@ -330,11 +339,22 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     runs_words = (
         command.operands()[:2] if command.name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
     )
-    if not _CODE_TOOLS & {command.name, *runs_words} and not language_of(command.name):
+    known = _CODE_TOOLS | _OBEYS_HERE
+    if not known & {command.name, *runs_words} and not language_of(command.name):
         return
+    if command.name in _OBEYS_HERE and _obeys_elsewhere(command, ground):
+        yield Finding("it obeys what is in a place outside of the project", "load outside")
     for option, value in _settings(command.args):
         if is_foreign(value, command, ground) and not _OUTPUT_OPTIONS.match(option):
             yield Finding(f"it loads {value} from outside of the project", "load outside")
+
+
+def _obeys_elsewhere(command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a program works where anybody may have put something for it to obey."""
+    begins = {"clone", "init", "new", "create"} & {*command.operands()[:1]}
+    here = (".", *command.values_of("--prefix", "--dir", "--cwd", "--project-directory"))
+    places = [c for p in here for c in command.where(p) if not in_project(c, ground)]
+    return not begins and any(map(_ANYBODYS.match, places))
 
 
 def _settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -345,7 +365,7 @@ def _settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         if glued is not None:
             yield glued.group(), arg[glued.end() :]
         elif equals:
-            yield name.removeprefix("-D"), value
+            yield name.removeprefix("-D"), value.rpartition("=")[2]
         elif arg[:1] == "-" and following[:1] != "-":
             yield name, following
 
@@ -387,6 +407,12 @@ def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("it moves files out of the project", "mv out")
     letters = command.letters()
     symbolic = "s" in letters or command.has_long("symbolic")
+    if (
+        command.name == "ln"
+        and symbolic
+        and any(is_vital(clean, ground) for source in sources for clean in command.where(source))
+    ):
+        yield Finding("it gives a place outside of the project a second name", "ln")
     copied = command.name == "cp" and ("l" in letters or command.has_long("link"))
     if copied or (command.name in {"ln", "link"} and not symbolic):
         for source in sources:

@@ -256,7 +256,8 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
         for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
             if _DESTROYS.match(word):
                 yield Finding(
-                    f"it may {word} something beyond the project", f"{command.name} {word}"
+                    f"`{command.name} {word}` may change something beyond the project",
+                    f"{command.name} {word}",
                 )
     known = _harmless_verbs(command.name)
     if known is None or _only_told(command):
@@ -316,10 +317,10 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
 def _prompt(command: ShellCommand) -> Iterator[Finding]:
     """Yield findings for commands that take their input for orders."""
     if command.name in _TALKERS or _PROMPTS & {*command.operands()[:2]}:
-        yield opaque(f"{command.name} runs what it reads", f"| {command.name}")
+        yield opaque(f"`{command.name}` runs what it reads", f"| {command.name}")
     if command.name in _OBEYS_INPUT and _FETCHERS & {c.name for c in command.feed.upstream}:
         yield Finding(
-            f"{command.name} would obey what comes straight from the network", "curl | sh"
+            f"`{command.name}` would obey what comes straight from the network", "curl | sh"
         )
 
 
@@ -442,11 +443,11 @@ def _variables(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         ):
             yield Finding("it turns the shell history off", "HISTFILE=")
         elif changes_programs(name) and not _harmless(name, value):
-            yield opaque(f"{name} changes what other programs run", f"{name}=")
+            yield opaque(f"`{name}` changes what other programs run", f"{name}=")
         elif command.name != ":" and not _OUTPUTS.match(name):
             pieces = re.split(r"[:,;=\s]", value)
             if any(is_foreign(piece, command, ground) for piece in pieces):
-                yield Finding(f"{name} points outside of the project", f"{name}=")
+                yield Finding(f"`{name}` points outside of the project", f"{name}=")
     if command.name == "git":
         yield from _git_settings(command)
 

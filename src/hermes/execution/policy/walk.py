@@ -205,7 +205,7 @@ class Walk:
             self._simple(node, feed)
         elif isinstance(node, syntax.Function):
             if node.name in PROGRAMS:
-                self.findings.append(opaque(f"{node.name} would mean something else"))
+                self.findings.append(opaque(f"`{node.name}` would mean something else"))
             self.functions[node.name] = node.body
             branch = self.variables.branch
             self.variables.branch = (*branch, id(node))
@@ -374,7 +374,7 @@ class Walk:
     def _set(self, name: str, value: str) -> None:
         """Note what a builtin or a loop makes of a variable."""
         if changes_programs(name):
-            self.findings.append(opaque(f"{name} would be set in a roundabout way"))
+            self.findings.append(opaque(f"`{name}` would be set in a roundabout way"))
         if value == COMPUTED:
             self._assign(name, value)
 
@@ -441,14 +441,14 @@ class Walk:
         named = args if name != "printf" or args[:1] == ("-v",) else ()
         written = any("[" in a and re.search(r"[$`]", a) for a in named)
         if written or any(COMPUTED in n or is_unknown(n[:1]) for n in names):
-            self.findings.append(opaque(f"{name} would evaluate a subscript"))
+            self.findings.append(opaque(f"`{name}` would evaluate a subscript"))
 
     def _builtin_assigns(self, command: ShellCommand) -> None:
         name, args = command.name, command.args
         if name in SETTERS:
             exports = name == "export" or "x" in command.letters()
             if name != "export" and command.letters() & set("nilucI"):
-                self.findings.append(opaque(f"{name} gives a variable another meaning"))
+                self.findings.append(opaque(f"`{name}` gives a variable another meaning"))
             for variable, equals, value in (arg.partition("=") for arg in args):
                 if equals:
                     self._assign(variable, value)
@@ -525,7 +525,10 @@ def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tupl
 
 
 def _prints_number(command: ShellCommand) -> bool:
-    return command.name in _NUMERIC and not any(re.search(r"[\[$`*?]", a) for a in command.args)
+    """Return whether a command prints a number, or the name of a commit."""
+    commit = command.name == "git" and command.args[::-1][:1] == ("HEAD",)
+    numeric = command.name in _NUMERIC or (commit and command.args[0] == "rev-parse")
+    return numeric and not any(re.search(r"[\[$`*?]", a) for a in command.args)
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
