@@ -225,6 +225,10 @@ async def test_what_arrives_and_is_then_used_asks(session: Session, command: str
 @pytest.mark.parametrize(
     "command",
     [
+        "ln -s / root",
+        "ln -s /etc settings",
+        "cd /tmp/x && make",
+        "wget https://x.org/a.tgz && tar xf a.tgz && make",
         "git clone https://x.org/o/r && cd r && make",
         "git clone https://x.org/o/r && make -C r",
         "git clone https://x.org/o/r && cd r && npm install",
