@@ -188,7 +188,7 @@ def _open(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         connection.create_function("fold", 1, _fold, deterministic=True)
-        connection.create_function("hash_of", 1, _hash, deterministic=True)
+        connection.create_function("hash_of", 1, hash_of, deterministic=True)
         connection.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -205,7 +205,7 @@ def _fold(text: str | None) -> str | None:
     return None if text is None else text.casefold()
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from hermes.domain.events import TurnEvent
+from hermes.domain.messages import AssistantMessage
 from hermes.domain.runs import RunOutcome
+from hermes.domain.session import StoredMessage
 from hermes.state.sqlite.base import change, one, row_of, sql
 from hermes.state.sqlite.rows import dump
 
@@ -29,15 +31,16 @@ class RunEnd:
         self._at = at
         self._values = {"id": run_id, "state": outcome.state, "events": len(self._texts), "at": at}
 
-    def __call__(self, db: Connection) -> bool:
+    def __call__(self, db: Connection, reply: StoredMessage | None = None) -> bool:
+        """`reply`: what was just said in the turn, if that is known."""
         run_id = self._run_id
         end = one(db, "runs.end", (run_id,))
         if end is None:
             return False
-        said = one(db, "runs.said", (end["session_id"], end["turn_id"]))
         kept: dict[str, Any] = {"outcome": self._whole, "said_id": None}
-        if said is not None and said["content"] == self._text:
-            kept = {"outcome": self._bare, "said_id": said["id"]}
+        said_id, text = _said(db, end, reply)
+        if said_id is not None and text == self._text:
+            kept = {"outcome": self._bare, "said_id": said_id}
         row = row_of(db, "runs.finish", self._values | kept | _through(db, end))
         append_events(db, run_id, row["last_event"], self._texts, self._at)
         if change(db, "runs.keep_turn", (run_id,)):
@@ -45,6 +48,15 @@ class RunEnd:
         else:
             change(db, "runs.mark_answered", (run_id,))
         return True
+
+
+def _said(db: Connection, end: Row, reply: StoredMessage | None) -> tuple[int | None, str]:
+    """Return the last thing that was said in the turn of a run: its id and its text."""
+    if reply is not None and reply.turn_id == end["turn_id"]:
+        assert isinstance(reply.message, AssistantMessage)
+        return reply.id, reply.message.text
+    row = one(db, "runs.said", (end["session_id"], end["turn_id"]))
+    return (None, "") if row is None else (row["id"], row["content"])
 
 
 def append_events(db: Connection, run_id: str, last: int, texts: Sequence[str], at: float) -> None:

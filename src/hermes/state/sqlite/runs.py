@@ -34,6 +34,7 @@ from hermes.domain.runs import (
     RunOutcome,
     RunQuery,
     RunState,
+    SessionChoice,
 )
 from hermes.domain.session import Lineage, Opening
 from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of
@@ -188,8 +189,9 @@ class RunOpening:
         }
         change(db, "runs.insert", values)
         turn, opening = None, None
-        if new.turn is not None and session_id == new.session.id and not branched:
-            turn = begin(db, msgspec.structs.replace(new.turn, inbox_ids=(entry.id,))).turn
+        if new.turn is not None and new.choice == SessionChoice():
+            first = msgspec.structs.replace(new.turn, inbox_ids=(entry.id,))
+            turn = begin(db, first, first=True).turn
             opening = _opening(db, session_id)
         row = row_of(db, "runs.get", (new.id,))
         return OpenedRun(run=read_run(row), entry=entry, turn=turn, opening=opening)

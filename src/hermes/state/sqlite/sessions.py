@@ -19,6 +19,7 @@ from hermes.state.sqlite.base import (
     row_of,
     transaction,
 )
+from hermes.state.sqlite.database import hash_of
 from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
 from hermes.state.sqlite.messages import answer_in_branch
 from hermes.state.sqlite.rows import columns, dump, reader
@@ -192,8 +193,9 @@ def _get(db: Connection, session_id: str) -> Session:
 def freeze(db: Connection, session_id: str, prompt: str) -> None:
     """Give a session its system prompt, unless it has one."""
     text = clean_text(prompt)
-    change(db, "sessions.keep_prompt", {"prompt": text})
-    change(db, "sessions.freeze_prompt", (text, session_id))
+    values = {"id": session_id, "prompt": text, "hash": hash_of(text)}
+    change(db, "sessions.keep_prompt", values)
+    change(db, "sessions.freeze_prompt", values)
 
 
 def free_title(db: Connection, session: Session | NewSession, wanted: str) -> str:

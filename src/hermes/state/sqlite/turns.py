@@ -76,7 +76,7 @@ class TurnPart(LedgerPart):
             if ends:
                 _finish(db, turn_id, TurnState.DONE, None, at)
             if end is not None:
-                end(db)
+                end(db, stored)
             return stored
 
         return await self._write(work)
@@ -129,7 +129,8 @@ class TurnPart(LedgerPart):
     ) -> None:
         if state.open:
             raise ValueError(f"a turn cannot end as {state.value}")
-        _finish(db, turn_id, state, error, at, handed=handed)
+        session_id = _finish(db, turn_id, state, error, at, handed=handed)
+        change(db, "turns.touch_session", {"id": session_id, "at": at})
 
     async def turn(self, turn_id: str) -> Turn | None:
         return await self._get(read_turn, "turns.get", (turn_id,))
@@ -149,11 +150,13 @@ class TurnPart(LedgerPart):
         return await self._change(read_turn, "turns.claim", values)
 
 
-def begin(db: Connection, new: NewTurn) -> BegunTurn:
+def begin(db: Connection, new: NewTurn, *, first: bool = False) -> BegunTurn:
+    """Begin a turn; `first`: the session is new, so that it has neither ended nor handed calls."""
     turn = _insert(db, new)
-    change(db, "turns.reopen_session", (new.session_id,))
+    if not first:
+        change(db, "turns.reopen_session", (new.session_id,))
+        answer_handed(db, turn.session_id, new.results, new.at)
     take_entries(db, new.session_id, new.id, new.inbox_ids)
-    answer_handed(db, turn.session_id, new.results, new.at)
     inputs = put_all(db, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at)
     return BegunTurn(turn=turn, inputs=tuple(inputs))
 
@@ -189,15 +192,16 @@ def _finish(
     at: float,
     *,
     handed: bool = False,
-) -> None:
+) -> str:
+    """End an open turn and return its session."""
     text = None if error is None else dump(error)
     values = {"id": turn_id, "state": state, "error": text, "at": at, "handed": handed}
     row = one(db, "turns.finish", values)
     if row is None:
         raise _not_open(db, turn_id)
-    change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
     denial = dump(replace(STOPPED, at=at)) if state is TurnState.INTERRUPTED else None
     change(db, "approvals.settle", {"turn_id": turn_id, "denial": denial})
+    return str(row["session_id"])
 
 
 def _insert(db: Connection, new: NewTurn) -> Turn:

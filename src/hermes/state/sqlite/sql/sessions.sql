@@ -63,12 +63,12 @@ ORDER BY updated_at DESC, rowid DESC LIMIT :limit OFFSET :offset;
 
 -- name: keep_prompt
 -- Write a prompt down, unless a session had the same.
-INSERT OR IGNORE INTO prompts (hash, text) VALUES (hash_of(:prompt), :prompt);
+INSERT OR IGNORE INTO prompts (hash, text) VALUES (:hash, :prompt);
 
 -- name: freeze_prompt
 -- Give a session its prompt, once.
-UPDATE sessions SET prompt_id = (SELECT id FROM prompts WHERE hash = hash_of(?))
-WHERE id = ? AND prompt_id IS NULL;
+UPDATE sessions SET prompt_id = (SELECT id FROM prompts WHERE hash = :hash)
+WHERE id = :id AND prompt_id IS NULL;
 
 -- name: prompt
 -- Return the frozen prompt of a session.
