@@ -113,9 +113,12 @@ async def find_context_file(environment: Environment, max_chars: int) -> tuple[s
     if not there:
         return None
     here = PurePosixPath(environment.cwd)
-    chain = [here, *here.parents][:MAX_LEVELS]
-    places = [d / name for d in _up_to_repository_root(chain, there) for name in UPWARD_NAMES]
-    for path in (*places, *(here / name for name in LOCAL_NAMES)):
+    above = _up_to_repository_root([here, *here.parents][:MAX_LEVELS], there)[1:]
+    upward = [directory / name for directory in above for name in UPWARD_NAMES]
+    if upward:
+        there |= await environment.present([str(path) for path in upward])
+    own, local = ([here / name for name in names] for names in (UPWARD_NAMES, LOCAL_NAMES))
+    for path in (*own, *upward, *local):
         found = await _read(environment, path, max_chars) if str(path) in there else None
         if found:
             return found
@@ -124,10 +127,10 @@ async def find_context_file(environment: Environment, max_chars: int) -> tuple[s
 
 @lru_cache(maxsize=64)
 def _candidates(cwd: str) -> list[str]:
+    """Return what tells whether there are notes; few are in a folder within a repository."""
     here = PurePosixPath(cwd)
-    chain = [here, *here.parents][:MAX_LEVELS]
-    upward = [directory / name for directory in chain for name in (".git", *UPWARD_NAMES)]
-    return [str(path) for path in (*upward, *(here / name for name in LOCAL_NAMES))]
+    roots = [directory / ".git" for directory in [here, *here.parents][:MAX_LEVELS]]
+    return [str(path) for path in (*roots, *(here / name for name in UPWARD_NAMES + LOCAL_NAMES))]
 
 
 def _up_to_repository_root(

@@ -7,6 +7,7 @@ what Hermes sees.
 import ipaddress
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 
@@ -20,6 +21,7 @@ def work_on(home: str) -> None:
     os.environ["HERMES_HOME"] = home
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Tell whether a name or address reaches this machine only."""
     bare = host.strip("[]").rstrip(".").lower()

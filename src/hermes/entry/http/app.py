@@ -343,10 +343,13 @@ def _addressed(raw_path: bytes) -> tuple[str | None, bytes]:
 
 def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
     """Return headers as bytes; a value can hold nothing that would end its line."""
-    return {
-        name.lower().encode(): "".join(c if c.isprintable() else " " for c in value).encode()
-        for name, value in headers.items()
-    }
+    return {name.lower().encode(): _one_line(value).encode() for name, value in headers.items()}
+
+
+def _one_line(value: str) -> str:
+    if value.isprintable():
+        return value
+    return "".join(c if c.isprintable() else " " for c in value)
 
 
 def _fingerprint(scope: Scope, body: bytes) -> str:

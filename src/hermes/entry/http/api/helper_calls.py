@@ -59,8 +59,9 @@ class _Shape(Struct, frozen=True):
     holds: str = ""
     ends: str = ""
 
-    def fits(self, text: str) -> bool:
-        if not " ".join(text[:400].split()).startswith(self.begins):
+    def fits(self, text: str, begun: str) -> bool:
+        """Tell whether it is `text`, which begins with `begun` if blanks do not count."""
+        if not begun.startswith(self.begins):
             return False
         if self.place == "last" and len(text) > 400:
             return False
@@ -112,13 +113,14 @@ def _recognised(messages: Sequence[ChatMessage], patterns: Sequence[SafePattern]
     only = _plain(talk[0]) if len(talk) == 1 and talk[0].role == "user" else None
     if any(one.role != "user" for one in talk):
         system = ""
-    found = {"only": only, "system": system, "last": _plain(messages[-1])}
+    places = {"only": only, "system": system, "last": _plain(messages[-1])}
+    found = {place: text.lstrip() for place, text in places.items() if text}
+    begun = {place: " ".join(text[:400].split()) for place, text in found.items()}
     for shape in _SHAPES:
-        text = found[shape.place]
-        if text and shape.fits(text.lstrip()):
+        if shape.place in found and shape.fits(found[shape.place], begun[shape.place]):
             return shape.task
     texts = [text for text in (only, system) if text]
-    if only is not None and any_found(patterns, *texts):
+    if patterns and only is not None and any_found(patterns, *texts):
         return "helper"
     return None
 
