@@ -23,7 +23,8 @@ from msgspec import Struct
 KEPT_SECONDS = 60.0
 KEPT_CONNECTIONS = 64
 MAX_HEAD = 100_000
-GATHER_SECONDS = 0.01
+GATHER_SECONDS = 1 / 60
+"""As long as a screen shows one picture."""
 HURRIED_SECONDS = 0.005
 HURRIED_PIECES = 2
 """So many pieces in a row, each so soon after the one before, come faster than anybody reads."""
