@@ -8,6 +8,7 @@ costs nothing.
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import translate
+from itertools import filterfalse
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ from hermes.execution.policy.command import (
     base_name,
     command_start,
     listed,
+    pattern,
     patterns,
 )
 from hermes.execution.policy.expansion import is_unknown
@@ -56,6 +58,7 @@ _RUNNER_VALUES = TABLES["words"]["runner-values"]
 _CODE_OPTIONS = TABLES["code options"]
 _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
+_PLAIN_SETTING = pattern("plain-settings")
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 _CARRIERS = patterns("carriers")
 _PRINTERS = frozenset({"echo", "printf"})
@@ -71,7 +74,8 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
         yield from _wrapped(command)
     if name in _RUNNERS:
         yield from _runner(command)
-    for value in command.values_of(*_CODE_OPTIONS.get(name, "").split()):
+    values = command.values_of(*_CODE_OPTIONS.get(name, "").split())
+    for value in filterfalse(_PLAIN_SETTING.match, values):
         yield NestedText(_KEY.sub("", value), "option", lenient=name == "git")
     if name in _CARRIERS:
         yield from _carried(command, _CARRIERS[name])
