@@ -150,6 +150,20 @@ async def test_a_run_that_waits_in_the_queue_is_stopped_without_a_turn(tmp_path:
         assert len(model.requests) == 1
 
 
+async def test_what_comes_during_the_first_turn_of_a_session_is_answered_after_it(
+    tmp_path: Path,
+) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel([Reply(pieces=("first",), before=go), say("second")])
+    async with running_core(tmp_path, model) as core, runs_on(core) as runs:
+        first = await runs.start(asked("one"))
+        there = SessionChoice(session_id=first.run.session_id)
+        second = await runs.start(asked("two", choice=there))
+        go.set()
+        ended = [await finished(runs, each.run) for each in (first, second)]
+        assert [run.outcome and run.outcome.text for run in ended] == ["first", "second"]
+
+
 async def test_a_run_goes_on_after_another_and_branches_if_that_was_done_before(
     tmp_path: Path,
 ) -> None:
