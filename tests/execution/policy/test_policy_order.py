@@ -132,6 +132,15 @@ def test_a_grant_allows_one_command_in_one_place_and_nothing_wider() -> None:
     assert policy.judge("rm -r /etc", grants={pattern, "rm -r"}).gate == Gate.BLOCK
 
 
+def test_a_grant_for_one_file_covers_no_other() -> None:
+    policy, work = strict_policy(), "/home/user/work"
+    asked = policy.judge("tee /home/user/.bashrc", cwd=work)
+    assert asked.pattern == "write /home/user/.bashrc"
+    assert policy.judge("tee ~/.bashrc", cwd=work, grants={asked.pattern}).gate == Gate.ALLOW
+    for other in ("tee ~/.bashrc ~/.profile ~/.zshrc", "rm ~/.bashrc"):
+        assert policy.judge(other, cwd=work, grants={asked.pattern}).gate == Gate.ASK, other
+
+
 def test_a_grant_that_was_given_for_a_whole_kind_counts_no_more() -> None:
     assert strict_policy().judge("rm -rf build", grants={"rm -r"}).gate == Gate.ASK
     assert strict_policy(allowlist=("rm -r",)).judge("rm -rf build").gate == Gate.ALLOW

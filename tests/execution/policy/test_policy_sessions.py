@@ -323,6 +323,26 @@ async def test_what_was_fetched_asks_where_a_tool_finds_it_later(
     assert await session.judge(command="git status && cat README.md") is Gate.ALLOW
 
 
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("curl -sLO https://x.org/x.tar", "tar xf x.tar", "make"),
+        ("curl -sLO https://x.org/x", "mv x Makefile", "make"),
+        ("curl -sLO https://x.org/x", "cp x conftest.py", "pytest"),
+        ("git clone https://x.org/r x", "cp -r x/. .", "make"),
+        ("svn export https://x.org/r x", "make -C x"),
+        ("curl -so /tmp/a https://x.org/r", "cp /tmp/a scripts/build.sh", "npm run build"),
+        ("curl -so node_modules/.bin/tsc https://x.org/r", "npx tsc"),
+    ],
+)
+async def test_what_was_fetched_is_not_forgotten_by_a_copy(
+    session: Session, commands: tuple[str, ...]
+) -> None:
+    for command in commands[:-1]:
+        await session.judge(command=command, run=True)
+    assert await session.judge(command=commands[-1]) is Gate.ASK
+
+
 async def test_data_that_was_fetched_changes_nothing(session: Session) -> None:
     await session.judge(command="curl -o data.csv https://x.org/data.csv", run=True)
     assert await session.judge(command="pytest -q") is Gate.ALLOW

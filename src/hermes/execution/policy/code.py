@@ -27,6 +27,7 @@ from hermes.execution.policy.command import (
     command_start,
     listed,
     opaque,
+    patterns,
     words,
 )
 from hermes.execution.policy.expansion import is_unknown
@@ -114,7 +115,9 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
 
 
 def _is_harmless(language: str, text: str) -> bool:
-    known = _HARMLESS.get(language)
+    known, odd = _HARMLESS.get(language), _ODD.get(language)
+    if odd is not None and odd.search(text):
+        return False
     if language == "node":
         text = _JSON_FILE.sub("0", text)
     bare = _LITERAL.sub("0", text)
@@ -122,9 +125,6 @@ def _is_harmless(language: str, text: str) -> bool:
     if language == "awk":
         bare = _AWK_REGEX.sub(r"\1", bare)
         reach = _AWK_OUTPUT.search(bare) or re.search("/inet", text)
-    if language == "node":
-        own = ",".join(a or b for a, b in _OWN_NAMES.findall(text))
-        bare = re.sub(rf"\b(?:{'|'.join(re.findall(r'[A-Za-z_]+', own)) or '0'})\b", "0", bare)
     # What stands between slashes may be a pattern with quotes in it.
     slashes = language == "node" and "/" in bare
     return known is not None and not reach and not slashes and not known.sub(" ", bare).strip()
@@ -144,6 +144,7 @@ _HARMLESS = {
     for language, signs in TABLES["one-liners"].items()
 }
 """The tokens of harmless programs: what they leave over is not known."""
+_ODD = patterns("odd one-liners")
 _AWK_REGEX = re.compile(r"(^|[({}!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}(]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(
@@ -151,10 +152,6 @@ _LOOKED_UP = re.compile(
     r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
 )
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
-_OWN_NAMES = re.compile(
-    r"(?:const|let|var)\s*\{([\w\s,]*)\}\s*=\s*require\(\s*['\"]\.|import\s*\{([\w\s,]*)\}\s*from\s*['\"]\."
-)
-"""What a program takes from a file of the project."""
 _JSON_FILE = re.compile(
     r"\brequire\(\s*['\"]\.[^'\"]*\.json['\"]\s*\)(?:\.(?!constructor|_)\w++)*+(?!\s*[.(\[])"
 )
@@ -250,6 +247,10 @@ class _PythonReader(ast.NodeVisitor):
                 top if whole and not alias.asname else name
             )
             if self._is_local(top):
+                if not whole and (
+                    alias.name in {"*", *sys.stdlib_module_names} or self._hidden(alias.name)
+                ):
+                    self.doubts.append(f"{alias.name} of {module}")
                 self._imported.add(".")  # `sys.path` decides where it is
                 self.commands.append(f"python3 ./{top}.py")
                 continue
@@ -263,7 +264,8 @@ class _PythonReader(ast.NodeVisitor):
     def _is_local(self, top: str) -> bool:
         if top in _PROJECT_MODULES or self._here is None or top in sys.stdlib_module_names:
             return top in _PROJECT_MODULES
-        return top.isascii() and any(Path(self._here, n).exists() for n in (f"{top}.py", top))
+        names = (f"{top}.py", f"{top}/__init__.py")  # a bare folder gives way to what is installed
+        return top.isascii() and any(Path(self._here, name).exists() for name in names)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
@@ -277,6 +279,13 @@ class _PythonReader(ast.NodeVisitor):
             r"@?(?:/|~|\.)[^\s:]+$|[^\s:]*\.\./", node.value
         ):
             self.commands.append(f"cat {_quoted(node.value.lstrip('@'))}")
+
+    def visit_arg(self, node: ast.arg) -> None:
+        # A text there is evaluated by some decorators.
+        written = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+        if any(isinstance(value, str) and "(" in value for value in written):
+            self.doubts.append("a text in the place of a type")
+        self.generic_visit(node)
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
         self.doubts += filter(self._hidden, node.kwd_attrs)

@@ -87,6 +87,20 @@ def base_name(path: str) -> str:
     return name[:5].rstrip("._") if name.startswith(("mkfs.", "newfs_")) else name
 
 
+_ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*://(?:[^/@\s]*@)?([^/?#\s]*)")
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)(?=[:/]|$)")
+_BARE_HOST = re.compile(r"(?:[\w-]+\.)+[a-zA-Z]{2,}(?:[:/]|$)")
+
+
+def only_local(args: tuple[str, ...]) -> bool:
+    """Return whether a command names addresses, and all of them are on this machine."""
+    hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
+    for before, arg in zip(("", *args), args, strict=False):
+        if _LOOPBACK.match(arg) or (before[:1] != "-" and _BARE_HOST.match(arg)):
+            hosts.append(arg)
+    return bool(hosts) and all(map(_LOOPBACK.match, hosts))
+
+
 class Finding(Struct, frozen=True):
     reason: str
     kind: str = ""
@@ -120,7 +134,7 @@ class Carried(Struct, frozen=True, kw_only=True):
     functions: dict[str, Script] = {}
     exports: dict[str, str] = {}
     files: dict[str, bool] = {}
-    """What was written, oldest first, and whether it is code from elsewhere; a glob is a folder."""
+    """What was written, oldest first, and whether it came from elsewhere; a glob is a folder."""
     project: str = ""
     """Where the session began: a `cd` of an earlier call does not move the project."""
 

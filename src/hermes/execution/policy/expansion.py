@@ -184,7 +184,8 @@ def _operated(value: str, op: str, argument: str) -> str:
     if op in {"%", "%%"} and _PIECE_OF_NAME.fullmatch(value):
         # The beginning of a name is some name in the same place.
         plain = not any(c in argument for c in "*?[") and not is_unknown(argument)
-        return value.removesuffix(argument) if plain else value[0] + "*"
+        if plain or argument == ".*":
+            return value.removesuffix(argument) if plain else value[0] + "*"
     return COMPUTED
 
 

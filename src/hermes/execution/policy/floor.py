@@ -15,6 +15,7 @@ from hermes.execution.policy.command import (
     absolute,
     base_name,
     listed,
+    may_match,
     opaque,
     pattern,
     words,
@@ -42,8 +43,8 @@ _DISGUISE = re.compile(r"['\"\\]")
 _MARKUP = re.compile(r"[\"'\[\](){},]|\\[nt]")
 _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
-_TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
-_DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
+_TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item trash trash-put gio")
+_DELETERS = _TREE_DELETERS | words("rm unlink rmdir erase ri")
 _NARROWED = listed("narrowed")
 _LOSES = pattern("loses")
 _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate|update|insert|replace|alter)\b")
@@ -110,14 +111,20 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
     if name in {"find", "gfind"}:
         roots = find_roots(command.args) if _find_deletes(command.args) else []
         whole = not _narrowed(command.args)
-        return [r for r in roots if whole or {*command.where(r)} & {*ground.hermes_homes}]
+        ledgers = [f"{h}/state.db" for h in ground.hermes_homes if _finds_ledger(command.args)]
+        inside = [c for r in roots for c in command.where(r)]
+        taken = [x for x in ledgers if any(f"{x}/".startswith(f"{c.rstrip('/')}/") for c in inside)]
+        return [
+            *taken,
+            *(r for r in roots if whole or {*command.where(r)} & {*ground.hermes_homes}),
+        ]
     if name == "mv":
         into = [*command.values_of("-t", "--target-directory")] or operands[-1:]
         return [o for o in operands if o not in into and absolute(o, command.cwd) != "."]
     if name == "rsync":
         deletes = any(a.startswith("--del") for a in command.args)
         sources = operands[:-1] if any(a.startswith("--remove") for a in command.args) else []
-        return sources + operands[-1:] * deletes
+        return sources + operands[1:] * deletes
     if name == "git" and "clean" in operands:
         return [*command.values_of("-C", "--work-tree"), ".", *operands]
     return operands if _LOSES.match(f"{name} {command.line}") else []
@@ -130,10 +137,16 @@ def _find_deletes(args: tuple[str, ...]) -> bool:
     return "-delete" in args or bool(run & (_DELETERS | {"truncate", "mv"}))
 
 
+def _finds_ledger(args: tuple[str, ...]) -> bool:
+    pairs = zip(args, (*args[1:], ""), strict=True)
+    return any(a in {"-name", "-iname"} and may_match("state.db", b) for a, b in pairs)
+
+
 def _narrowed(args: tuple[str, ...]) -> bool:
     """Return whether a search is for some files only."""
     pairs = zip(args, (*args[1:], ""), strict=True)
-    return any(a in _NARROWED and b.strip("*") for a, b in pairs)
+    widened = {"-o", "-or", "-not", "!", ","} & {*args}
+    return not widened and any(a in _NARROWED and b.strip("*?[]./") for a, b in pairs)
 
 
 def find_roots(args: tuple[str, ...]) -> list[str]:
@@ -148,7 +161,8 @@ def find_roots(args: tuple[str, ...]) -> list[str]:
 
 
 def _writes_vital(command: ShellCommand, ground: Ground) -> str:
-    database = command.operands()[:1] if _WIPES.search(command.line) else []
+    unread = bool(command.reads) or command.piped
+    database = command.operands() if unread or _WIPES.search(command.line) else []
     if command.name == "sqlite3" and any(
         is_ledger(clean, ground) for path in database for clean in command.where(path)
     ):

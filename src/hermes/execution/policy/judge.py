@@ -193,7 +193,7 @@ class CommandPolicy:
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
         for candidate in dict.fromkeys((absolute(path, cwd), _real(path, cwd))):
-            place = place_of(candidate, ground)
+            place = place_of(candidate, ground) or places.outside(candidate, ground)
             if place is not None:
                 reason = f"It writes to {place.kind}: {candidate}"
                 if place.kind in _NEVER_WRITTEN:
@@ -402,7 +402,8 @@ def _left(walks: list[Walk]) -> Carried:
     left = Carried(functions={}, exports={}, files={})
     for found in walks:
         left.functions.update(found.functions)
-        left.files.update((path, path in found.made.fetched) for path in found.made.files)
+        left.files.update(dict.fromkeys(found.made.files, False))
+        left.files.update(dict.fromkeys(found.made.fetched, True))
         values = found.variables.values
         names = values if found.exports_all else found.exported
         left.exports.update((name, values[name]) for name in names if name in values)

@@ -46,6 +46,7 @@ _RUNS_FILES = listed("runs-files")
 _BRINGERS = listed("bringers")
 _BRINGS = listed("brings")
 _REPOSITORIES = words("git hg svn")
+_FETCHING = words("clone co export")
 _RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
 _HARM = pattern("harm-in-code")
@@ -63,9 +64,9 @@ class MadeFiles:
         self._links: set[str] = set()
         self._arrived = False
         """Whether files may have come from elsewhere that nobody has seen."""
-        self.fetched: set[str] = set()
-        """Code from elsewhere, which a tool may find by itself."""
-        self._acts = any(ground.carried.files.values())
+        self.fetched = {path for path, fetched in ground.carried.files.items() if fetched}
+        """What came from elsewhere; a tool may find code among it by itself."""
+        self._acts = any(p[-2:] == "**" or _CODE.search(p) for p in self.fetched)
         """Whether code was fetched, or written that may run or delete something."""
         self._written: list[str] = []
         self._floor: bool | None = None
@@ -96,14 +97,28 @@ class MadeFiles:
             self._links |= made
         fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
         unpacks = bool(unpacked) and command.name not in _REPOSITORIES
-        if (code and fetches) or brought or (unpacks and (fetches or self._arrived)):
-            self.fetched |= made | unpacked
-            self._acts = True
+        comes = bool(fetches) or brought or self._comes_from_fetched(command)
+        whole = brought or unpacks or bool(command.letters() & {"r", "R", "a"})
+        if comes or (unpacks and self._arrived):
+            self.fetched |= {f"{p}/**" for p in made} if whole else made
+            self.fetched |= {f"{p}*" for p in unpacked}
+            self._acts = self._acts or code or whole
+        else:
+            self.fetched |= unpacked
         self._arrived = self._arrived or brings or command.name in _ARRIVALS
+
+    def _comes_from_fetched(self, command: ShellCommand) -> bool:
+        """Return whether a command copies, moves or unpacks something that was fetched."""
+        places = [absolute(o, cwd) for o in command.operands() for cwd in command.cwds]
+        return bool(self.fetched) and any(
+            _is_made(path, self.fetched) for place in places for path in (place, f"{place}/.")
+        )
 
     def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
         """Yield findings for a command that runs or works behind what was made."""
         ran = [*_runs(command), *_operands_run(command)]
+        if self._ground.project is not None:
+            ran = [path if path[:1] in {"/", "~", "."} else f"./{path}" for path in ran if path]
         foreign = [path for path in ran if is_foreign(path, command, self._ground)]
         known = (*self.files, *self._ground.carried.files)
         if not all(_is_made(absolute(p, command.cwd), known) for p in foreign):
@@ -233,7 +248,7 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
         yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
     elif name in {"pip", "pip3"} and operands[:1] == ["download"]:
         yield from [*command.values_of("-d", "--dest")] or ["."]
-    elif name in {"git", "hg", "svn", "gh"} and {"clone", "co"} & {*operands[:2]}:
+    elif name in {"git", "hg", "svn", "gh"} and _FETCHING & {*operands[:2]}:
         # Options may have values: it yields too much rather than too little.
         for operand in operands:
             yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")

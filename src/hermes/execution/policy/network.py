@@ -10,6 +10,7 @@ from hermes.execution.policy.command import (
     absolute,
     listed,
     may_match,
+    only_local,
     pattern,
     words,
 )
@@ -27,14 +28,15 @@ _STORED = listed("stored")
 _PUBLIC = pattern("public-files")
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
 _CLOUDS = words("rclone gsutil aws")
-_UPLOADS = words("cp mv sync copy move rsync upload")
+_LOOKS = words("ls lsd lsl lsf lsjson du stat size cat presign mb about")
 _KEEPERS = words("printenv history security pass op secret-tool")
-_LISTERS = words("env set declare export")
+_LISTERS = words("env set declare export typeset compgen")
 _TELLS_LITTLE = words(
-    "date printf echo jq seq uuidgen nproc tr cut basename dirname mktemp pwd true expr minikube"
-    " gcloud docker"
+    "date printf echo seq uuidgen nproc tr cut basename dirname mktemp pwd true expr"
 )
 _SENT = listed("sent")
+_SAID = _SENT | words("-A --user-agent -e --referer")
+_TRACES = re.compile(r"(?:^|\s)-[a-z]*[vx]|verbose|xtrace")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _BLIND = listed("blind")
 _CONTAINERS = words("docker podman nerdctl docker-compose")
@@ -50,9 +52,7 @@ _FINDERS = words("find fd fdfind locate")
 _PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
-_LOOPBACK = re.compile(r"(?:^|[\s/@:])(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)\b")
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
-_COMPUTED_ADDRESS = re.compile(rf"://[^\s{COMPUTED}]+\.[^\s{COMPUTED}]*/[^\s{COMPUTED}]*{COMPUTED}")
 _KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
 
@@ -71,29 +71,44 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("the address imitates another one with foreign letters")
     if command.name in _NETWORK or connected:
         yield from _sends(command, ground)
-    elif _COMPUTED_ADDRESS.search(command.line) and not all(map(_tells_little, command.inner)):
+    elif _computed_address(command) and not all(map(_tells_little, command.inner)):
         yield Finding("it sends what a command prints to another machine", "send")
+
+
+def _computed_address(command: ShellCommand) -> bool:
+    rests = [a.partition("://")[2] for a in command.args if COMPUTED in a]
+    if command.name in {"docker", "podman", "go"}:
+        rests += [a for a in command.operands() if "." in a.partition("/")[0] and COMPUTED in a]
+    return any(COMPUTED in r and not r.startswith(("localhost", "127.")) for r in rests)
 
 
 def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a script that loads secrets of the project, then shows or sends them."""
-    sourced = False
+    sourced = traced = False
     for command in commands:
         names = command.args if command.name in {"source", "."} else ()
         sourced = sourced or any(_is_kept(c, ground) for a in names for c in command.where(a))
-        told = command.name in _NETWORK or command.name in {"echo", "printf"}
-        if sourced and (_shows_variables(command) or (told and is_unknown(command.line))):
+        if names:
+            yield from (READS_SECRET,) if sourced and traced else ()
+            continue
+        traced = traced or (command.name == "set" and bool(_TRACES.search(command.line)))
+        text = f"{command.line} {command.feed.text or ''}"
+        lists = _shows_variables(command) or re.search(r"\benv\b|\$ENV", text)
+        if sourced and (traced or lists or is_unknown(text)):
             yield READS_SECRET
 
 
 def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what goes to another machine: variables, what is printed, files."""
-    local = command.name in {"scp", "rsync", "sftp"} or _LOOPBACK.search(command.line)
+    local = command.name in {"scp", "rsync", "sftp"} or only_local(command.args)
     sends = command.name in _TUBES or any(v[-1:] == "-" for v in command.values_of(*_SENT))
     piped = command.piped and command.feed.text is None and sends
-    told = [c for c in command.inner if c.name != ":" and not _tells_little(c)]
-    listed_here = {COMPUTED} if "xargs" in command.via else set()
-    held = not command.inner and any(COMPUTED in a for a in {*command.args} - listed_here)
+    told = [c for c in command.inner if (c.name != ":" or c.reads) and not _tells_little(c)]
+    pairs = zip(("", *command.args), command.args, strict=False)
+    listed_here = "xargs" in command.via  # what a list names is fetched
+    held = not command.inner and any(
+        COMPUTED in a and not (listed_here and a == COMPUTED and b not in _SAID) for b, a in pairs
+    )
     if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
         yield Finding("it sends secrets over the network")
     elif not local and (piped or held or (told and COMPUTED in command.line)):
@@ -107,7 +122,9 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 
 def _tells_little(command: ShellCommand) -> bool:
-    files = command.reads or (command.name in {"jq", "cut"} and not command.piped)
+    if command.name == "jq":
+        return command.piped and "@uri" in command.args
+    files = command.reads or (command.name == "cut" and not command.piped)
     return command.name in _TELLS_LITTLE and not files
 
 
@@ -118,7 +135,7 @@ def _shows_variables(command: ShellCommand) -> bool:
 
 def _sent(command: ShellCommand) -> list[str]:
     """Return the files that a command sends away, as far as its words name them."""
-    if command.name in _CLOUDS and not _UPLOADS & {*command.operands()[:3]}:
+    if command.name in _CLOUDS and _LOOKS & {*command.operands()[:2]}:
         return []
     if command.name in _COPIERS:
         keys = set(command.values_of("-i", "-F", "-e"))
@@ -126,7 +143,7 @@ def _sent(command: ShellCommand) -> list[str]:
         return [s for s in sources if s not in keys and ":" not in s] if ":" in target else []
     named = [v for v in command.values_of(*_SENT) if re.search(r"[@<]|^[/~.]", v)]
     if command.name in {"http", "https", "xh"}:
-        named += [a for a in command.args if re.search(r"\w:?=?@\S", a)]
+        named += [a for a in command.args if re.search(r"(?:\w:?=?|^)@\S", a)]
     if command.name in {"curl", "wget"}:
         named += command.values_of("-T", "--upload-file", "--post-file", "--body-file")
     addresses = [a[7:] for a in command.args if a.startswith("file:///")]
@@ -169,6 +186,9 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
         )
     )
     named = command.operands() if deep or command.name in _PACKERS else []
+    inner = [f"{c}/{o}" for c in command.values_of("-C", "--directory") for o in named]
+    if any(is_store(path, command, ground) for path in inner):
+        return True
     if "find" in command.via:
         named = [*command.found_below]
     whole = [c.rstrip("/") for o in (*named, *searched) for c in command.where(o)]

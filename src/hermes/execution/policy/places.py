@@ -22,6 +22,7 @@ from hermes.execution.policy.command import (
     patterns,
     readings,
     real_path,
+    words,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
 from hermes.execution.policy.syntax import COMPUTED
@@ -52,7 +53,7 @@ class ProtectedPlace(Struct, frozen=True):
 
 
 _VITAL = listed("vital")
-_EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.?\[[!^][^\]/]*\]\*|\.?\?+\*|\*\.\*|\.))+$")
+_EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.?\[[^\]/]*\]\*|\.?\?+\*|\*\.\*|\.))+$")
 _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
 _DEVICE = pattern("devices")
 _HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
@@ -71,8 +72,10 @@ _TABLE = tuple(
 
 
 def join(cwd: str | None, path: str) -> str | None:
-    """Return where `path` leads from `cwd`, relative if that is not known; None if computed."""
-    return None if path == "-" or is_unknown(path) else absolute(path, cwd)
+    """Return where `path` leads from `cwd`, or None if that is not known."""
+    if is_unknown(path) or re.match(r"-$|[-+]\d", path):
+        return None
+    return None if cwd is None and not path.startswith("/") else absolute(path, cwd)
 
 
 def is_device(path: str) -> bool:
@@ -85,7 +88,7 @@ def is_vital(clean: str, ground: Ground) -> bool:
         return False
     clean = re.sub(r"^/proc/(?:\d+|self)/root(?=/|$)", "", clean) or "/"
     # Everything inside a directory is the directory: `/*`, `~/.*`, `/etc/{*,.*}`.
-    stripped = _EVERYTHING.sub("", clean) or "/"
+    stripped = clean[:-200] + _EVERYTHING.sub("", clean[-200:]) or "/"
     homes = {*ground.user_homes, *ground.hermes_homes, "/home/user"}
     for candidate in (clean, stripped):
         a_home = _A_HOME.fullmatch(candidate)
@@ -168,7 +171,7 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 _SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+$|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
-_PATCHED = re.compile(r"(?m)^(?:---|\+\+\+) (?!/dev/null)([^\s]+)")
+_PATCHED = re.compile(r"(?m)^[ \tX]*(?:---|\*\*\*|\+\+\+) (?!/dev/null)([^\s]+)")
 _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
 
 
@@ -253,7 +256,8 @@ def _address(command: ShellCommand) -> Iterator[str]:
 def _patched(command: ShellCommand) -> Iterator[str]:
     """Yield the files that a patch names, without the folders that are left out."""
     for name in _PATCHED.findall(command.feed.text or ""):
-        yield from (name, name.partition("/")[2])
+        odd = "\\" in name or '"' in name
+        yield from ("/",) if odd else (name, name.partition("/")[2])
 
 
 _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
@@ -297,7 +301,18 @@ _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
 _LOGS = pattern("logs")
 _CODE_TOOLS = listed("code-tools")
 _OBEYS_HERE = listed("obeys-here")
+_INSTALLS = words(
+    "install i in it install-test add update upgrade run restore build shell init plugin tool pub"
+)
+_FROM_ADDRESS = re.compile(r"(?!--registry)git\+|github:|\S*://(?!localhost|127\.)")
+_SHOWN = (_READERS | _VIEWERS) - listed("blind")
+_DESCRIBED = listed("programs") - listed("readers") - _VIEWERS - listed("text-tools")
+_DESCRIBED -= TABLES["targets"].keys() | _CODE_TOOLS | listed("blind")
+_OBEYED_OPTION = re.compile(r"-[cri]$|--?(?:config|plugin|require)")
+_INSTALLERS = TABLES["verbs"].keys() - _CONTAINERS - _TALKERS
+_BEGINS = words("npm pnpm yarn bun cargo go uv poetry terraform tofu dotnet composer mix")
 _OUTPUT_OPTIONS = pattern("output-options")
+_SETTINGS_OPTION = re.compile(r"config|reporter|plugin|formatter|build-file")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -321,6 +336,7 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it cuts files short", "truncate")
     else:
         yield from _moves(command, ground)
+    yield from _obeys(command, ground)
     yield from _loads(command, ground)
 
 
@@ -334,27 +350,48 @@ def _checks_out_files(command: ShellCommand) -> bool:
     )
 
 
-def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    """Yield findings for code or settings from elsewhere that a program runs or obeys."""
-    runs_words = (
-        command.operands()[:2] if command.name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
-    )
-    known = _CODE_TOOLS | _OBEYS_HERE
-    if not known & {command.name, *runs_words} and not language_of(command.name):
-        return
-    if command.name in _OBEYS_HERE and _obeys_elsewhere(command, ground):
+def _obeys(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for a program that obeys or shows what is where it runs."""
+    name = command.name
+    composes = name in _CONTAINERS and command.operands()[:1] == ["compose"]
+    module = bool(language_of(name)) and "-m" in command.args and "venv" not in command.args
+    obeys = composes or module or name in _OBEYS_HERE | _CODE_TOOLS
+    lost = None in command.cwds and ground.cwd is not None and not command.remote
+    if obeys and (lost or _obeys_elsewhere(command, ground)):
         yield Finding("it obeys what is in a place outside of the project", "load outside")
-    for option, value in _settings(command.args):
-        if is_foreign(value, command, ground) and not _OUTPUT_OPTIONS.match(option):
+    if lost and any(o[:1] not in {"/", "~"} for o in command.operands()) and name in _SHOWN:
+        yield Finding("nobody can tell which files it shows", "read computed")
+
+
+def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for code or settings from elsewhere that a program runs or installs."""
+    name, verbs = command.name, command.operands()[:2]
+    if _INSTALLS & {*verbs} and name in _INSTALLERS:
+        for word in command.args[1:]:
+            if _FROM_ADDRESS.match(word) or is_foreign(word, command, ground):
+                yield Finding(f"it installs or runs {word} from elsewhere", "install url")
+    ran = verbs if name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
+    runs = bool(_CODE_TOOLS & {name, *ran}) or bool(language_of(name))
+    for option, value in _settings(command.args) if runs or name in _DESCRIBED else ():
+        output = _OUTPUT_OPTIONS.match(option) and not _SETTINGS_OPTION.search(option)
+        loads = not output if runs else _OBEYED_OPTION.match(option)
+        if loads and is_foreign(value, command, ground):
             yield Finding(f"it loads {value} from outside of the project", "load outside")
 
 
 def _obeys_elsewhere(command: ShellCommand, ground: Ground) -> bool:
     """Return whether a program works where anybody may have put something for it to obey."""
-    begins = {"clone", "init", "new", "create"} & {*command.operands()[:1]}
+    begins = {"init", "new", "create"} & {*command.operands()[:1]} and command.name in _BEGINS
     here = (".", *command.values_of("--prefix", "--dir", "--cwd", "--project-directory"))
-    places = [c for p in here for c in command.where(p) if not in_project(c, ground)]
-    return not begins and any(map(_ANYBODYS.match, places))
+    places = [p for p in here if is_foreign(p, command, ground)]
+    beside = all(_beside(c, ground) for p in places for c in command.where(p))
+    return not begins and ground.project is not None and bool(places) and not beside
+
+
+def _beside(here: str, ground: Ground) -> bool:
+    """Return whether a place is a repository beside the project."""
+    beside = posixpath.dirname(here) == posixpath.dirname(ground.project or "/")
+    return beside and os.path.lexists(f"{here}/.git")
 
 
 def _settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -365,7 +402,8 @@ def _settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         if glued is not None:
             yield glued.group(), arg[glued.end() :]
         elif equals:
-            yield name.removeprefix("-D"), value.rpartition("=")[2]
+            yield name.removeprefix("-D"), value
+            yield name, value.rpartition("=")[2]
         elif arg[:1] == "-" and following[:1] != "-":
             yield name, following
 
@@ -431,19 +469,20 @@ def _leaves(path: str, command: ShellCommand, ground: Ground) -> bool:
 def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for every protected place that is written."""
     seen: set[str] = set()
+    deletes = command.name in _DELETERS
     for path in written_paths(command):
         yield from _odd_target(path, command, ground)
         for clean in command.where(path):
             place = place_of(clean, ground) or _outside(path, clean, command, ground)
-            if place is None or place.label in seen:
+            if place is None or clean in seen:
                 continue
             if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
                 continue
-            seen.add(place.label)
+            seen.add(clean)
             yield Finding(
                 f"it writes to {place.kind}: {clean}",
                 f"write {place.label}",
-                grant=f"write {clean}" if " " not in clean else "",
+                grant=f"write {clean}" if " " not in clean and not deletes else "",
             )
 
 
@@ -462,6 +501,12 @@ def _odd_target(path: str, command: ShellCommand, ground: Ground) -> Iterator[Fi
         yield opaque("where it writes is computed", "write computed")
     if path.startswith("/dev/") and not is_device(path) and not _TEMPORARY.match(path):
         yield Finding(f"it writes to {path}", "write device file")
+
+
+def outside(clean: str, ground: Ground) -> ProtectedPlace | None:
+    """Return the place of a file of a home that counts without anybody's doing, as in `bin`."""
+    obeyed = any(_inside(clean, h) for h in ground.user_homes) and _OBEYED.search(clean)
+    return _OUTSIDE if obeyed and is_away(clean, ground) and ground.project is not None else None
 
 
 def _outside(path: str, clean: str, command: ShellCommand, ground: Ground) -> ProtectedPlace | None:
@@ -531,8 +576,7 @@ def _changed_here(command: ShellCommand, ground: Ground) -> Iterator[str]:
     here = command.cwd
     if here is None or here == ground.cwd or not is_away(here, ground):
         return
-    beside = posixpath.dirname(here) == posixpath.dirname(ground.project or "/")
-    if beside and command.args[:1] in _TESTS and os.path.lexists(f"{here}/.git"):
+    if command.args[:1] in _TESTS and _beside(here, ground):
         return
     yield from (a for a in command.operands() if a and a[0] not in "/~.$" and " " not in a)
     yield from (".",) if command.name in _FILLERS else ()

@@ -43,6 +43,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     command_start,
     listed,
+    only_local,
     opaque,
     pattern,
     readings,
@@ -90,7 +91,7 @@ class RuleTable:
                 excuses = rest[: rest.index("--")] if "--" in rest else rest
                 if rule.reason[0] == "!":
                     excuses = excuses[:1]
-                if verb is None or any(_given(f, excuses) for f in rule.unless):
+                if verb is None or any(_excuses(f, excuses) for f in rule.unless):
                     continue
                 flag = next((f for f in rule.flags if _given(f, rest)), None)
                 if flag is not None or not rule.flags:
@@ -145,6 +146,14 @@ def _given(flag: str, args: tuple[str, ...]) -> bool:
     if flag[:2] == "--" and len(flag) > 2 and flag[-1] != "*" and "=" not in flag:
         return any(a[:2] == "--" and len(a) > 2 and flag.startswith(a.split("=")[0]) for a in args)
     return any(fnmatchcase(a.lower(), flag.lower()) for a in args)
+
+
+def _excuses(flag: str, args: tuple[str, ...]) -> bool:
+    """Return whether a flag makes a command harmless: it has to stand there as it is."""
+    if flag == "@local":
+        return only_local(args)
+    # The value of an option may be glued to it.
+    return _given(flag, tuple(a for a in args if a[1:2] == "-" or not re.match(r"-\w{5}|-.*\W", a)))
 
 
 @cache
@@ -273,7 +282,8 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
 
 def _only_told(command: ShellCommand) -> bool:
     """Return whether a command only tells how it is used, or what it would do."""
-    tried = command.name in {"kubectl", "oc"} and "--dry-run=client" in command.args
+    dry = [a for a in command.args if a.startswith("--dry")]
+    tried = command.name in {"kubectl", "oc"} and dry == ["--dry-run=client"]
     helped = command.args[-1:] == ("--help",) and command.name != "redis-cli"
     return "--" not in command.args and (tried or helped)
 

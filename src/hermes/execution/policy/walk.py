@@ -69,8 +69,10 @@ MAX_ROUNDS = 12
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
-_NUMERIC = frozenset({"wc", "nproc", "expr", "id", "tput", "getconf", "date"})
+_NUMERIC = frozenset({"wc", "nproc", "id", "getconf"})
 """Commands that print a number, unless an argument says otherwise."""
+_DATE = re.compile(r"\+[%A-Za-z0-9_:-]*|-u|-d|(?!-)[\w :-]+")
+_COMMIT = re.compile(r"rev-parse (?:--short(?:=\d+)? )?HEAD|rev-list --count HEAD")
 _READERS = frozenset({"read", "mapfile", "readarray"})
 _ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
 _NAMED_BY_TEXT = frozenset({"test", "[", "let", *_ASSIGNERS})
@@ -95,6 +97,8 @@ def printed(command: ShellCommand) -> str | None:
     if name == "cat" and not args:
         return command.feed.text
     if name == "pwd" and command.cwd and len(command.cwds) == 1:
+        return command.cwd
+    if name == "git" and args == ("rev-parse", "--show-toplevel"):
         return command.cwd
     if name == "mktemp" and {*args} <= {"-d", "-q", "-u"}:
         return "/tmp/tmp.made"  # noqa: S108
@@ -526,9 +530,11 @@ def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tupl
 
 def _prints_number(command: ShellCommand) -> bool:
     """Return whether a command prints a number, or the name of a commit."""
-    commit = command.name == "git" and command.args[::-1][:1] == ("HEAD",)
-    numeric = command.name in _NUMERIC or (commit and command.args[0] == "rev-parse")
-    return numeric and not any(re.search(r"[\[$`*?]", a) for a in command.args)
+    if command.name == "date":
+        return all(map(_DATE.fullmatch, command.args))
+    if command.name == "git":
+        return _COMMIT.fullmatch(command.line) is not None
+    return command.name in _NUMERIC and not any(re.search(r"[\[$`*?]", a) for a in command.args)
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
