@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -160,9 +159,9 @@ async def memory_growth(folder: Path, *, size: int, crowds: int, rounds: int) ->
             crowd.speak(f"round {number}")
             await crowd.answered(f"round {number}", 120)
             resident.append(resident_kb(gateway))
-    growth = [later - earlier for earlier, later in pairwise(resident[rounds // 2 :])]
-    # What is lost shows in every round; a single step is a cache or the allocator.
-    return median(growth) / size
+    growth = sorted(later - earlier for earlier, later in pairwise(resident[rounds // 2 :]))
+    # What is lost shows in every round; steps in some of them are a cache or the allocator.
+    return growth[len(growth) // 4] / size
 
 
 @pytest.mark.timeout(120)
