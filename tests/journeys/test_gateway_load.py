@@ -165,8 +165,8 @@ async def memory_growth(folder: Path, *, size: int, crowds: int, rounds: int) ->
 
 
 @pytest.mark.timeout(120)
-async def test_fifteen_hundred_messages_leave_no_memory_behind(tmp_path: Path) -> None:
-    assert await memory_growth(tmp_path, size=150, crowds=5, rounds=10) < 2.0
+async def test_two_thousand_messages_leave_no_memory_behind(tmp_path: Path) -> None:
+    assert await memory_growth(tmp_path, size=150, crowds=5, rounds=14) < 2.0
 
 
 @pytest.mark.slow

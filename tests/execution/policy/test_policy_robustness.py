@@ -63,6 +63,14 @@ PIECES = [
 ]
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["find", "find | head", "cd src && find", f"python3 -c 'import {'a' * 400}'", "git", "fd"],
+)
+def test_commands_without_words_and_with_long_ones_get_a_verdict(command: str) -> None:
+    assert isinstance(POLICY.judge(command, cwd="/home/user/work"), Verdict)
+
+
 @given(st.text(max_size=300))
 @settings(max_examples=300, deadline=None)
 def test_arbitrary_text_gets_a_verdict(text: str) -> None:

@@ -9,6 +9,7 @@ Files that a harmless Python program reads and writes are judged like those of a
 """
 
 import ast
+import os
 import re
 import shlex
 import sys
@@ -16,7 +17,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from hermes.execution.policy.command import (
@@ -146,7 +146,7 @@ _HARMLESS = {
 """The tokens of harmless programs: what they leave over is not known."""
 _ODD = patterns("odd one-liners")
 _AWK_REGEX = re.compile(r"(^|[({}!~;&,])\s*/[^/]*/")
-_AWK_OUTPUT = re.compile(r"print\w*\b[^;}(]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
+_AWK_OUTPUT = re.compile(r"print\w*\b[^;}\n]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(
     r"`[^`]*\$|\[\s*['\"`]|(?:\b(?:require|import(?![\w\s{},]{1,200}\bfrom\b))|(?<![.])\bfrom)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
     r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
@@ -177,6 +177,7 @@ def _quoted(word: str) -> str:
 
 _MODULES = listed("modules")
 _PACKAGES = listed("packages")
+_TALKING = words("socket urllib http smtplib ftplib")
 _PROJECT_MODULES = listed("project-modules")
 _PARTS = {module: f" {parts} " for module, parts in TABLES["python parts"].items()}
 _BUILTINS = listed("builtins")
@@ -248,7 +249,8 @@ class _PythonReader(ast.NodeVisitor):
             )
             if self._is_local(top):
                 if not whole and (
-                    alias.name in {"*", *sys.stdlib_module_names} or self._hidden(alias.name)
+                    alias.name in {"*", *sys.stdlib_module_names, *_PACKAGES}
+                    or self._hidden(alias.name)
                 ):
                     self.doubts.append(f"{alias.name} of {module}")
                 self._imported.add(".")  # `sys.path` decides where it is
@@ -265,13 +267,14 @@ class _PythonReader(ast.NodeVisitor):
         if top in _PROJECT_MODULES or self._here is None or top in sys.stdlib_module_names:
             return top in _PROJECT_MODULES
         names = (f"{top}.py", f"{top}/__init__.py")  # a bare folder gives way to what is installed
-        return top.isascii() and any(Path(self._here, name).exists() for name in names)
+        return top.isascii() and any(os.path.lexists(f"{self._here}/{name}") for name in names)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
         for target in node.targets:
-            if isinstance(target, ast.Name) and text is not None and self._bound[target.id] == 1:
-                self._constants[target.id] = text
+            name = target.id if isinstance(target, ast.Name) else ""
+            if text is not None and self._bound[name] == 1 and name not in self._names:
+                self._constants[name] = text
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -307,7 +310,10 @@ class _PythonReader(ast.NodeVisitor):
         base = node.value
         self._unless_called(node, self._dotted(node))
         own = isinstance(base, ast.Name) and base.id == "self" and node.attr[:2] != "__"
-        if not self._part(self._dotted(node)) and self._hidden(node.attr.lstrip("_" * own)):
+        foreign = node.attr in _PACKAGES or node.attr in _TALKING
+        if not self._part(self._dotted(node)) and (
+            foreign or self._hidden(node.attr.lstrip("_" * own))
+        ):
             self.doubts.append(node.attr)
         if not (isinstance(base, ast.Name) and base.id in self._names):
             self.doubts += ["dump"] * (
@@ -339,7 +345,7 @@ class _PythonReader(ast.NodeVisitor):
             else:
                 plain = texts if not _LIKE[last] and len(texts) == 1 else map(_quoted, texts)
                 self.commands.append(_LIKE[last] + " ".join(plain))
-        elif last.startswith(("exec", "spawn", "posix_spawn")):
+        elif re.match(r"exec(?!ut)|spawn|posix_spawn", last):
             self.hides = True
         elif "fromfile_prefix_chars" in _keywords(node):
             self.doubts.append("arguments that name files")
@@ -360,7 +366,7 @@ class _PythonReader(ast.NodeVisitor):
         path = method if method is not None else next(iter(node.args), None)
         if last[:4] == "read" or (last == "open" and self._reads(node, first=method is None)):
             text = self._text(path)
-            if text is None and self._builds and not self._local(path):
+            if text is None and not self._from_list(path):
                 self.doubts.append(f"{last} with a path that is computed")
             self.commands.append(f"cat {_quoted(text or 'file')}")
         else:
@@ -370,6 +376,10 @@ class _PythonReader(ast.NodeVisitor):
         for child in (method, *node.args, *(k.value for k in node.keywords)):
             if child is not None and not (child is path and self._text(child) is not None):
                 self.visit(child)
+
+    def _from_list(self, path: ast.expr | None) -> bool:
+        """Return whether a path is a name that a loop over files of the project gives."""
+        return isinstance(path, ast.Name) and not self._builds
 
     def _write(self, name: str, path: ast.expr | None) -> None:
         text = self._text(path)

@@ -88,17 +88,21 @@ def base_name(path: str) -> str:
 
 
 _ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*://(?:[^/@\s]*@)?([^/?#\s]*)")
-_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)(?=[:/]|$)")
-_BARE_HOST = re.compile(r"(?:[\w-]+\.)+[a-zA-Z]{2,}(?:[:/]|$)")
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)(?=[:/]|$)|:\d")
+_BARE_HOST = re.compile(r"(?:[\w-]+@)?(?:[\w-]+\.)+[a-zA-Z\d]+(?:[:/?]|$)|[\w-]+:\d+(?:/|$)")
+_DETOUR = re.compile(r"-x|--(?:proxy|preproxy|socks|connect-to|resolve|url)")
 
 
 def only_local(args: tuple[str, ...]) -> bool:
     """Return whether a command names addresses, and all of them are on this machine."""
     hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
     for before, arg in zip(("", *args), args, strict=False):
-        if _LOOPBACK.match(arg) or (before[:1] != "-" and _BARE_HOST.match(arg)):
+        valued = before[:1] == "-" and before not in {"-s", "-i", "-v", "-k", "-L", "-f"}
+        if _LOOPBACK.match(arg) or (not valued and _BARE_HOST.match(arg)):
             hosts.append(arg)
-    return bool(hosts) and all(map(_LOOPBACK.match, hosts))
+    detour = any(map(_DETOUR.match, args))
+    odd = any("@" in host or "\\" in host for host in hosts)
+    return bool(hosts) and not (odd or detour) and all(map(_LOOPBACK.match, hosts))
 
 
 class Finding(Struct, frozen=True):

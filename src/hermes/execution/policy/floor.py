@@ -46,6 +46,7 @@ _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdi
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item trash trash-put gio")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir erase ri")
 _NARROWED = listed("narrowed")
+_NAMED = words("-name -iname -path -ipath -wholename -regex -iregex")
 _LOSES = pattern("loses")
 _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate|update|insert|replace|alter)\b")
 _STDIN_READERS = pattern("stdin-readers")
@@ -132,27 +133,29 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
 
 def _find_deletes(args: tuple[str, ...]) -> bool:
     """Return whether a search deletes, moves or empties what it finds."""
-    pairs = zip(args, (*args[1:], ""), strict=True)
+    pairs = zip(args, (*args[1:], ""), strict=False)
     run = {b.rsplit("/", 1)[-1] for a, b in pairs if a in {"-exec", "-execdir"}}
     return "-delete" in args or bool(run & (_DELETERS | {"truncate", "mv"}))
 
 
 def _finds_ledger(args: tuple[str, ...]) -> bool:
-    pairs = zip(args, (*args[1:], ""), strict=True)
-    return any(a in {"-name", "-iname"} and may_match("state.db", b) for a, b in pairs)
+    pairs = zip(args, (*args[1:], ""), strict=False)
+    return any(
+        a in _NAMED and may_match("state.db", b.lower().rpartition("/")[2]) for a, b in pairs
+    )
 
 
 def _narrowed(args: tuple[str, ...]) -> bool:
     """Return whether a search is for some files only."""
-    pairs = zip(args, (*args[1:], ""), strict=True)
+    pairs = zip(args, (*args[1:], ""), strict=False)
     widened = {"-o", "-or", "-not", "!", ","} & {*args}
-    return not widened and any(a in _NARROWED and b.strip("*?[]./") for a, b in pairs)
+    return not widened and any(a in _NAMED and b.strip("*?[]./+") for a, b in pairs)
 
 
 def find_roots(args: tuple[str, ...]) -> list[str]:
     roots: list[str] = []
     for arg in args:
-        if arg in {"-H", "-L", "-P"}:
+        if re.match(r"-[HLP]$|-O\d|-D", arg):
             continue
         if arg.startswith(("-", "(", "!")):
             break

@@ -28,7 +28,7 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
 from hermes.execution.policy.nested import SHELLS, NestedText, shell_code
-from hermes.execution.policy.places import changes_files, is_foreign, written_paths
+from hermes.execution.policy.places import changes_files, in_project, is_foreign, written_paths
 from hermes.execution.policy.rules import sed_harmless
 
 MAX_FILE = 65_536
@@ -49,6 +49,7 @@ _REPOSITORIES = words("git hg svn")
 _FETCHING = words("clone co export")
 _RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
+_DATA = pattern("data-files")
 _HARM = pattern("harm-in-code")
 
 
@@ -66,7 +67,7 @@ class MadeFiles:
         """Whether files may have come from elsewhere that nobody has seen."""
         self.fetched = {path for path, fetched in ground.carried.files.items() if fetched}
         """What came from elsewhere; a tool may find code among it by itself."""
-        self._acts = any(p[-2:] == "**" or _CODE.search(p) for p in self.fetched)
+        self._acts = any(p[-2:] == "**" or self._may_run(p) for p in self.fetched)
         """Whether code was fetched, or written that may run or delete something."""
         self._written: list[str] = []
         self._floor: bool | None = None
@@ -95,21 +96,31 @@ class MadeFiles:
             command.name == "cp" and command.letters() & set("sl")
         ):
             self._links |= made
-        fetches = {command.name, *(c.name for c in command.feed.upstream)} & _FETCHERS
+        sources = (command, *command.feed.upstream, *command.inner)
+        fetches = {c.name for c in sources} & _FETCHERS
         unpacks = bool(unpacked) and command.name not in _REPOSITORIES
         comes = bool(fetches) or brought or self._comes_from_fetched(command)
-        whole = brought or unpacks or bool(command.letters() & {"r", "R", "a"})
+        patches = command.name == "patch" or (command.name == "git" and "apply" in command.args)
+        whole = brought or unpacks or patches or bool(command.letters() & {"r", "R", "a"})
         if comes or (unpacks and self._arrived):
             self.fetched |= {f"{p}/**" for p in made} if whole else made
             self.fetched |= {f"{p}*" for p in unpacked}
-            self._acts = self._acts or code or whole
+            self._acts = self._acts or whole or any(map(self._may_run, made))
         else:
             self.fetched |= unpacked
         self._arrived = self._arrived or brings or command.name in _ARRIVALS
 
+    def _may_run(self, path: str) -> bool:
+        """Return whether a tool may find a file that was fetched: all but data of the project."""
+        if path.endswith("/*"):
+            return False  # what is in such a folder is looked at where it is used
+        inside = in_project(path, self._ground) or self._ground.project is None
+        return bool(_CODE.search(path)) or (inside and not _DATA.search(path))
+
     def _comes_from_fetched(self, command: ShellCommand) -> bool:
         """Return whether a command copies, moves or unpacks something that was fetched."""
-        places = [absolute(o, cwd) for o in command.operands() for cwd in command.cwds]
+        named = [*command.operands(), *command.reads, *command.values_of("-i", "if=")]
+        places = [absolute(o, cwd) for o in named for cwd in command.cwds]
         return bool(self.fetched) and any(
             _is_made(path, self.fetched) for place in places for path in (place, f"{place}/.")
         )

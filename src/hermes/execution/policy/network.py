@@ -30,12 +30,13 @@ _COPIERS = words("scp rsync sftp rclone gsutil aws")
 _CLOUDS = words("rclone gsutil aws")
 _LOOKS = words("ls lsd lsl lsf lsjson du stat size cat presign mb about")
 _KEEPERS = words("printenv history security pass op secret-tool")
-_LISTERS = words("env set declare export typeset compgen")
+_LISTERS = words("env set declare export typeset readonly compgen")
 _TELLS_LITTLE = words(
     "date printf echo seq uuidgen nproc tr cut basename dirname mktemp pwd true expr"
 )
 _SENT = listed("sent")
 _SAID = _SENT | words("-A --user-agent -e --referer")
+_TELLS_VARIABLES = re.compile(r"\benv\b|\$ENV|ENVIRON|environ")
 _TRACES = re.compile(r"(?:^|\s)-[a-z]*[vx]|verbose|xtrace")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _BLIND = listed("blind")
@@ -71,7 +72,9 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("the address imitates another one with foreign letters")
     if command.name in _NETWORK or connected:
         yield from _sends(command, ground)
-    elif _computed_address(command) and not all(map(_tells_little, command.inner)):
+    elif _computed_address(command) and not (
+        command.inner and all(map(_tells_little, command.inner))
+    ):
         yield Finding("it sends what a command prints to another machine", "send")
 
 
@@ -91,9 +94,10 @@ def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Find
         if names:
             yield from (READS_SECRET,) if sourced and traced else ()
             continue
-        traced = traced or (command.name == "set" and bool(_TRACES.search(command.line)))
+        traces = command.name in {"set", "shopt", "bash", "sh"}
+        traced = traced or (traces and bool(_TRACES.search(command.line)))
         text = f"{command.line} {command.feed.text or ''}"
-        lists = _shows_variables(command) or re.search(r"\benv\b|\$ENV", text)
+        lists = _shows_variables(command) or _TELLS_VARIABLES.search(text)
         if sourced and (traced or lists or is_unknown(text)):
             yield READS_SECRET
 
@@ -111,7 +115,7 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     )
     if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
         yield Finding("it sends secrets over the network")
-    elif not local and (piped or held or (told and COMPUTED in command.line)):
+    elif not local and (piped or held or (told and COMPUTED in command.line) or _may_send(command)):
         yield Finding("it sends what a command prints to another machine", "send")
     for path in {*_sent(command), *command.reads} - {"/dev/null", "-"}:
         private = _SECRET_FILES.search(path) or is_store(path, command, ground)
@@ -121,15 +125,20 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it sends a file of the project away", "send")
 
 
+def _may_send(command: ShellCommand) -> bool:
+    """Return whether a word that is computed may be an option."""
+    return bool(command.inner) and any(a[:1] == COMPUTED for a in command.args)
+
+
 def _tells_little(command: ShellCommand) -> bool:
     if command.name == "jq":
         return command.piped and "@uri" in command.args
     files = command.reads or (command.name == "cut" and not command.piped)
-    return command.name in _TELLS_LITTLE and not files
+    return command.name in _TELLS_LITTLE and not files and not is_unknown(command.line)
 
 
 def _shows_variables(command: ShellCommand) -> bool:
-    listing = not command.operands() or "-p" in command.args
+    listing = all("=" in o for o in command.operands()) or "p" in command.letters()
     return command.name in _KEEPERS or (command.name in _LISTERS and listing)
 
 

@@ -248,7 +248,8 @@ def _archive(command: ShellCommand) -> Iterator[str]:
 def _address(command: ShellCommand) -> Iterator[str]:
     """Yield what a file is called after the address that it comes from."""
     named = any(command.values_of("-O", "--output-document"))
-    if (command.name != "curl" and not named) or command.letters() & {"O", "J"}:
+    kept = bool(command.letters() & {"O", "J"}) or command.has_long("remote-name-all")
+    if (command.name != "curl" and not named) or kept:
         for operand in command.operands():
             yield posixpath.basename(operand.partition("?")[0]) if "/" in operand else operand
 
@@ -308,6 +309,8 @@ _FROM_ADDRESS = re.compile(r"(?!--registry)git\+|github:|\S*://(?!localhost|127\
 _SHOWN = (_READERS | _VIEWERS) - listed("blind")
 _DESCRIBED = listed("programs") - listed("readers") - _VIEWERS - listed("text-tools")
 _DESCRIBED -= TABLES["targets"].keys() | _CODE_TOOLS | listed("blind")
+_WORKERS = _CODE_TOOLS - _READERS - _VIEWERS - {"pip", "pip3"}
+_DESCRIBED -= TABLES["interpreters"].keys() | {"venv", "virtualenv", "python3"}
 _OBEYED_OPTION = re.compile(r"-[cri]$|--?(?:config|plugin|require)")
 _INSTALLERS = TABLES["verbs"].keys() - _CONTAINERS - _TALKERS
 _BEGINS = words("npm pnpm yarn bun cargo go uv poetry terraform tofu dotnet composer mix")
@@ -353,9 +356,9 @@ def _checks_out_files(command: ShellCommand) -> bool:
 def _obeys(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for a program that obeys or shows what is where it runs."""
     name = command.name
-    composes = name in _CONTAINERS and command.operands()[:1] == ["compose"]
+    composes = name in _CONTAINERS and {"compose", "build"} & {*command.operands()[:1]}
     module = bool(language_of(name)) and "-m" in command.args and "venv" not in command.args
-    obeys = composes or module or name in _OBEYS_HERE | _CODE_TOOLS
+    obeys = bool(composes) or module or name in _OBEYS_HERE | _CODE_TOOLS | _DESCRIBED
     lost = None in command.cwds and ground.cwd is not None and not command.remote
     if obeys and (lost or _obeys_elsewhere(command, ground)):
         yield Finding("it obeys what is in a place outside of the project", "load outside")
@@ -370,6 +373,9 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         for word in command.args[1:]:
             if _FROM_ADDRESS.match(word) or is_foreign(word, command, ground):
                 yield Finding(f"it installs or runs {word} from elsewhere", "install url")
+    absolutes = [o for o in command.operands() if o[:1] in {"/", "~"}] if name in _WORKERS else []
+    if any(is_foreign(o, command, ground) for o in absolutes):
+        yield Finding("it works on what is outside of the project", "load outside")
     ran = verbs if name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
     runs = bool(_CODE_TOOLS & {name, *ran}) or bool(language_of(name))
     for option, value in _settings(command.args) if runs or name in _DESCRIBED else ():
@@ -469,7 +475,7 @@ def _leaves(path: str, command: ShellCommand, ground: Ground) -> bool:
 def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for every protected place that is written."""
     seen: set[str] = set()
-    deletes = command.name in _DELETERS
+    narrow = command.name in {"tee", "cp", "sed", "gsed", "echo", "printf", "cat", "touch", "mkdir"}
     for path in written_paths(command):
         yield from _odd_target(path, command, ground)
         for clean in command.where(path):
@@ -482,7 +488,7 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding(
                 f"it writes to {place.kind}: {clean}",
                 f"write {place.label}",
-                grant=f"write {clean}" if " " not in clean and not deletes else "",
+                grant=f"write {clean}" if " " not in clean and narrow else "",
             )
 
 
@@ -504,9 +510,8 @@ def _odd_target(path: str, command: ShellCommand, ground: Ground) -> Iterator[Fi
 
 
 def outside(clean: str, ground: Ground) -> ProtectedPlace | None:
-    """Return the place of a file of a home that counts without anybody's doing, as in `bin`."""
-    obeyed = any(_inside(clean, h) for h in ground.user_homes) and _OBEYED.search(clean)
-    return _OUTSIDE if obeyed and is_away(clean, ground) and ground.project is not None else None
+    """Return the place of a file that is there outside of the project, or counts without doing."""
+    return _OUTSIDE if ground.project is not None and _is_there(clean, ground) else None
 
 
 def _outside(path: str, clean: str, command: ShellCommand, ground: Ground) -> ProtectedPlace | None:

@@ -224,7 +224,7 @@ def _given_options(command: ShellCommand) -> bool:
     """Return whether a word that is computed, and not by a list of files, may be an option."""
     source = command.feed.upstream[-1:] if "xargs" in command.via else command.inner
     listed_files = bool(source) and {c.name for c in source} <= _FILE_LISTERS
-    listed_files = listed_files or "find" in command.via
+    listed_files = listed_files or "find" in command.via or "-m" in command.args
     return not listed_files and any(
         a[:1] == COMPUTED and before[:1] != "-"
         for before, a in zip(("", *command.args), command.args, strict=False)

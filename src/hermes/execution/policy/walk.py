@@ -69,9 +69,9 @@ MAX_ROUNDS = 12
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
-_NUMERIC = frozenset({"wc", "nproc", "id", "getconf"})
+_NUMERIC = frozenset({"nproc", "wc -l", "wc -c", "wc -w", "wc", "id -u", "id -g"})
 """Commands that print a number, unless an argument says otherwise."""
-_DATE = re.compile(r"\+[%A-Za-z0-9_:-]*|-u|-d|(?!-)[\w :-]+")
+_DATE = re.compile(r"\+(?:%[YymdHMSsjFTN][_:.-]?)+|-u|-d|(?!-)[\w :-]+")
 _COMMIT = re.compile(r"rev-parse (?:--short(?:=\d+)? )?HEAD|rev-list --count HEAD")
 _READERS = frozenset({"read", "mapfile", "readarray"})
 _ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
@@ -98,7 +98,7 @@ def printed(command: ShellCommand) -> str | None:
         return command.feed.text
     if name == "pwd" and command.cwd and len(command.cwds) == 1:
         return command.cwd
-    if name == "git" and args == ("rev-parse", "--show-toplevel"):
+    if name == "git" and args == ("rev-parse", "--show-toplevel") and len(command.cwds) == 1:
         return command.cwd
     if name == "mktemp" and {*args} <= {"-d", "-q", "-u"}:
         return "/tmp/tmp.made"  # noqa: S108
@@ -534,7 +534,7 @@ def _prints_number(command: ShellCommand) -> bool:
         return all(map(_DATE.fullmatch, command.args))
     if command.name == "git":
         return _COMMIT.fullmatch(command.line) is not None
-    return command.name in _NUMERIC and not any(re.search(r"[\[$`*?]", a) for a in command.args)
+    return f"{command.name} {command.line}".strip() in _NUMERIC
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
