@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
-from hermes.execution.policy import network, places, rules
+from hermes.execution.policy import foreign, network, places, rules
 from hermes.execution.policy.code import DELETES, RUNS, language_of
 from hermes.execution.policy.command import (
     NOTHING,
@@ -377,7 +377,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         if found.exhausted():
             return [*findings, TOO_COMPLICATED]
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
-        for family in (places, rules, network):
+        for family in (places, foreign, rules, network):
             own.extend(family.check(command, ground))
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own

@@ -27,8 +27,9 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
+from hermes.execution.policy.foreign import is_foreign
 from hermes.execution.policy.nested import SHELLS, NestedText, shell_code
-from hermes.execution.policy.places import changes_files, in_project, is_foreign, written_paths
+from hermes.execution.policy.places import changes_files, in_project, written_paths
 from hermes.execution.policy.rules import sed_harmless
 
 MAX_FILE = 65_536

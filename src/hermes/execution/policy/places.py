@@ -22,7 +22,6 @@ from hermes.execution.policy.command import (
     patterns,
     readings,
     real_path,
-    words,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
 from hermes.execution.policy.syntax import COMPUTED
@@ -54,7 +53,7 @@ class ProtectedPlace(Struct, frozen=True):
 
 _VITAL = listed("vital")
 _EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.?\[[^\]/]*\]\*|\.?\?+\*|\*\.\*|\.))+$")
-_A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
+A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
 _DEVICE = pattern("devices")
 _HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
 _SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
@@ -91,7 +90,7 @@ def is_vital(clean: str, ground: Ground) -> bool:
     stripped = clean[:-200] + _EVERYTHING.sub("", clean[-200:]) or "/"
     homes = {*ground.user_homes, *ground.hermes_homes, "/home/user"}
     for candidate in (clean, stripped):
-        a_home = _A_HOME.fullmatch(candidate)
+        a_home = A_HOME.fullmatch(candidate)
         if candidate in _VITAL or candidate in homes or (a_home and not a_home.group(1)):
             return True
         above = candidate.rstrip("/") + "/"
@@ -146,7 +145,7 @@ def _only_looks_like(kind: PlaceKind, clean: str, ground: Ground) -> bool:
         # A bare relative path may be in a home directory.
         homes = tuple(home + "/." for home in ground.user_homes)
         in_home = clean.startswith((*homes, "/root/.", "."))
-        home = _A_HOME.match(clean)
+        home = A_HOME.match(clean)
         return not in_home and not (home and home.group(1))
     if kind is PlaceKind.SYSTEM:
         at_home = any(clean.startswith(home + "/") for home in ground.user_homes)
@@ -274,7 +273,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "preprocessed": lambda c: c.values_of("-o") if "-E" in c.args else (),
 }
 _MANY = frozenset({"xargs", "find", "parallel"})
-_READERS = listed("readers") | listed("blind") - listed("runs-others")
+READERS = listed("readers") | listed("blind") - listed("runs-others")
 _NEVER_MENTIONED = kinds("SHELL SSH SCHEDULE DEVICE LEDGER OUTSIDE")
 _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git"})
@@ -289,33 +288,14 @@ _EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
 _TESTS = [(verb,) for verb in ("test", "t", "build", "check", "lint", "vet")]
 """What may be done in another repository beside the project."""
 _FILLERS = listed("fillers")
-_VIEWERS = listed("viewers")
-_GIT_READERS = listed("git-readers")
+VIEWERS = listed("viewers")
+_GITREADERS = listed("git-readers")
 _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
-_GLUED = re.compile(r"^-(?:[A-Za-z]+(?=[/~])|[A-Za-z](?=\.))")
+GLUED = re.compile(r"^-(?:[A-Za-z]+(?=[/~])|[A-Za-z](?=\.))")
 _TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
-_ANYBODYS = re.compile(r"/(?:tmp|var/tmp|dev/shm|media|mnt|srv|run/user)(?:/|$)")
-_OF_TOOLS = (".", "bin/", "go/", "miniconda3/", "anaconda3/")
-"""Folders of a home from which programs come; `.cache` holds what was fetched."""
 _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
 """Where a new file of a home counts without anybody's doing."""
 _LOGS = pattern("logs")
-_CODE_TOOLS = listed("code-tools")
-_OBEYS_HERE = listed("obeys-here")
-_INSTALLS = words(
-    "install i in it install-test add update upgrade run restore build shell init plugin tool pub"
-)
-_FROM_ADDRESS = re.compile(r"(?!--registry)git\+|github:|\S*://(?!localhost|127\.)")
-_SHOWN = (_READERS | _VIEWERS) - listed("blind")
-_DESCRIBED = listed("programs") - listed("readers") - _VIEWERS - listed("text-tools")
-_DESCRIBED -= TABLES["targets"].keys() | _CODE_TOOLS | listed("blind")
-_WORKERS = _CODE_TOOLS - _READERS - _VIEWERS - {"pip", "pip3"}
-_DESCRIBED -= TABLES["interpreters"].keys() | {"venv", "virtualenv", "python3"}
-_OBEYED_OPTION = re.compile(r"-[cri]$|--?(?:config|plugin|require)")
-_INSTALLERS = TABLES["verbs"].keys() - _CONTAINERS - _TALKERS
-_BEGINS = words("npm pnpm yarn bun cargo go uv poetry terraform tofu dotnet composer mix")
-_OUTPUT_OPTIONS = pattern("output-options")
-_SETTINGS_OPTION = re.compile(r"config|reporter|plugin|formatter|build-file")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -331,7 +311,10 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     elif name == "kill":
         if any(c.name in _PROCESSES for c in command.inner):
             yield Finding("it ends processes that were looked up", "kill found")
-        if any(re.fullmatch(r"\s*-0+1\s*|\s+-1\s*|-1\s+", a) or NUMBER in a for a in command.args):
+        made = {c.name for c in command.inner} & {"date", "printf", "echo", "expr", "seq"}
+        if made or any(
+            re.fullmatch(r"\s*-0+1\s*|\s+-1\s*|-1\s+", a) or NUMBER in a for a in command.args
+        ):
             yield opaque("whom it signals is computed, or everybody", "kill computed")
     elif name == "truncate" and not any(v[:1] == "+" for v in command.values_of("-s", "--size")):
         files = [c for o in command.operands() if not o.endswith(".log") for c in command.where(o)]
@@ -339,8 +322,6 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it cuts files short", "truncate")
     else:
         yield from _moves(command, ground)
-    yield from _obeys(command, ground)
-    yield from _loads(command, ground)
 
 
 def _checks_out_files(command: ShellCommand) -> bool:
@@ -353,91 +334,10 @@ def _checks_out_files(command: ShellCommand) -> bool:
     )
 
 
-def _obeys(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    """Yield findings for a program that obeys or shows what is where it runs."""
-    name = command.name
-    composes = name in _CONTAINERS and {"compose", "build"} & {*command.operands()[:1]}
-    module = bool(language_of(name)) and "-m" in command.args and "venv" not in command.args
-    obeys = bool(composes) or module or name in _OBEYS_HERE | _CODE_TOOLS | _DESCRIBED
-    lost = None in command.cwds and ground.cwd is not None and not command.remote
-    if obeys and (lost or _obeys_elsewhere(command, ground)):
-        yield Finding("it obeys what is in a place outside of the project", "load outside")
-    if lost and any(o[:1] not in {"/", "~"} for o in command.operands()) and name in _SHOWN:
-        yield Finding("nobody can tell which files it shows", "read computed")
-
-
-def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    """Yield findings for code or settings from elsewhere that a program runs or installs."""
-    name, verbs = command.name, command.operands()[:2]
-    if _INSTALLS & {*verbs} and name in _INSTALLERS:
-        for word in command.args[1:]:
-            if _FROM_ADDRESS.match(word) or is_foreign(word, command, ground):
-                yield Finding(f"it installs or runs {word} from elsewhere", "install url")
-    absolutes = [o for o in command.operands() if o[:1] in {"/", "~"}] if name in _WORKERS else []
-    if any(is_foreign(o, command, ground) for o in absolutes):
-        yield Finding("it works on what is outside of the project", "load outside")
-    ran = verbs if name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
-    runs = bool(_CODE_TOOLS & {name, *ran}) or bool(language_of(name))
-    for option, value in _settings(command.args) if runs or name in _DESCRIBED else ():
-        output = _OUTPUT_OPTIONS.match(option) and not _SETTINGS_OPTION.search(option)
-        loads = not output if runs else _OBEYED_OPTION.match(option)
-        if loads and is_foreign(value, command, ground):
-            yield Finding(f"it loads {value} from outside of the project", "load outside")
-
-
-def _obeys_elsewhere(command: ShellCommand, ground: Ground) -> bool:
-    """Return whether a program works where anybody may have put something for it to obey."""
-    begins = {"init", "new", "create"} & {*command.operands()[:1]} and command.name in _BEGINS
-    here = (".", *command.values_of("--prefix", "--dir", "--cwd", "--project-directory"))
-    places = [p for p in here if is_foreign(p, command, ground)]
-    beside = all(_beside(c, ground) for p in places for c in command.where(p))
-    return not begins and ground.project is not None and bool(places) and not beside
-
-
-def _beside(here: str, ground: Ground) -> bool:
+def is_beside(here: str, ground: Ground) -> bool:
     """Return whether a place is a repository beside the project."""
     beside = posixpath.dirname(here) == posixpath.dirname(ground.project or "/")
     return beside and os.path.lexists(f"{here}/.git")
-
-
-def _settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield options and variables with the values that they may have."""
-    for arg, following in zip(args, (*args[1:], "-"), strict=False):
-        name, equals, value = arg.partition("=")
-        glued = _GLUED.match(arg)
-        if glued is not None:
-            yield glued.group(), arg[glued.end() :]
-        elif equals:
-            yield name.removeprefix("-D"), value
-            yield name, value.rpartition("=")[2]
-        elif arg[:1] == "-" and following[:1] != "-":
-            yield name, following
-
-
-def is_foreign(path: str, command: ShellCommand, ground: Ground) -> bool:
-    """Return whether a path is where anybody may have put something: no project, no tools."""
-    if not path.startswith(("/", "~", ".")) and "/../" not in path:
-        return False
-    return any(
-        clean in {"/", ".."}
-        or clean.startswith("../")
-        or _ANYBODYS.match(clean)
-        or _of_others(clean, ground)
-        or any(_in_open(clean, home) for home in ground.user_homes)
-        for clean in command.where(path)
-        if not in_project(clean, ground)
-    )
-
-
-def _of_others(clean: str, ground: Ground) -> bool:
-    homes = tuple(f"{home}/" for home in ground.user_homes)
-    return _A_HOME.match(clean) is not None and not f"{clean}/".startswith(homes)
-
-
-def _in_open(clean: str, home: str) -> bool:
-    inner = clean[len(home) + 1 :]
-    tools = inner.startswith(_OF_TOOLS) and not inner.startswith(".cache/")
-    return clean.startswith(f"{home}/") and not tools
 
 
 def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -528,7 +428,7 @@ def _outside(path: str, clean: str, command: ShellCommand, ground: Ground) -> Pr
 def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a place that a command may change, as far as anybody knows."""
     changes = bool(_MANY & set(command.via)) and command.name in _CHANGERS
-    reader = command.name in _READERS and not changes and not _runs_a_writer(command)
+    reader = command.name in READERS and not changes and not _runs_a_writer(command)
     if reader or command.name in _LIGHT - {"git"} or "maybe" in command.via:
         return
     outside = not command.remote and not _only_reads(command)
@@ -549,14 +449,14 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def changes_files(command: ShellCommand) -> bool:
     """Return whether a command is not known to only read the files it names."""
-    return command.name not in _READERS and not _only_reads(command)
+    return command.name not in READERS and not _only_reads(command)
 
 
 def _runs_a_writer(command: ShellCommand) -> bool:
     """Return whether a search runs a program on what it finds that may change it."""
     pairs = zip(command.args, command.args[1:], strict=False)
     names = [program for option, program in pairs if option in _EXECS]
-    harmless = (_READERS | _VIEWERS) - _CHANGERS
+    harmless = (READERS | VIEWERS) - _CHANGERS
     return command.name in {"find", "fd", "fdfind"} and any(n not in harmless for n in names)
 
 
@@ -571,7 +471,7 @@ def _paths_in(command: ShellCommand) -> Iterator[str]:
         if command.name in _TALKERS and " " in arg:
             continue
         text = arg.partition(":")[0] if command.name in _CONTAINERS else arg
-        for piece in _SEPARATORS.split(_GLUED.sub("", text)):
+        for piece in _SEPARATORS.split(GLUED.sub("", text)):
             if piece.startswith(("/", "~", ".")) or "/.." in piece:
                 yield piece
 
@@ -581,7 +481,7 @@ def _changed_here(command: ShellCommand, ground: Ground) -> Iterator[str]:
     here = command.cwd
     if here is None or here == ground.cwd or not is_away(here, ground):
         return
-    if command.args[:1] in _TESTS and _beside(here, ground):
+    if command.args[:1] in _TESTS and is_beside(here, ground):
         return
     yield from (a for a in command.operands() if a and a[0] not in "/~.$" and " " not in a)
     yield from (".",) if command.name in _FILLERS else ()
@@ -589,9 +489,9 @@ def _changed_here(command: ShellCommand, ground: Ground) -> Iterator[str]:
 
 def _only_reads(command: ShellCommand) -> bool:
     if command.name != "git":
-        return command.name in _VIEWERS
+        return command.name in VIEWERS
     found = readings("git", command.args)
-    return not found or found[0][0][0] in _GIT_READERS
+    return not found or found[0][0][0] in _GITREADERS
 
 
 def _nowhere(path: str, command: ShellCommand) -> bool:
