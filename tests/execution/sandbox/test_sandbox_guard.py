@@ -84,7 +84,7 @@ async def test_what_changes_while_a_mount_is_down_is_held_and_what_was_there_com
     result = await sh(env, EVIL)
     assert ".envrc" in result.output
     assert "held" in result.output
-    assert "Read-only file system" in result.output
+    # Refused by a mount, or held once more where the mount is not back yet.
     assert envrc.read_text() == "as it was\n"
     assert 'branch "x"' in config.read_text()
     assert "fsmonitor" not in config.read_text()

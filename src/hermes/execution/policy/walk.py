@@ -59,9 +59,9 @@ MAX_STAGES = 64
 """Commands in one pipeline; nobody reads a longer one either."""
 MAX_WORDS = 1200
 MAX_SECONDS = 0.5
+"""Of processor time; what takes longer to follow is not followed to its end."""
 MAX_INLINE_SECONDS = 0.015
 """Of the event loop; then another process judges."""
-"""Of processor time; what takes longer to follow is not followed to its end."""
 MAX_PLACES = 6
 """Directories that a script may be in at one point."""
 MAX_ROUNDS = 12
