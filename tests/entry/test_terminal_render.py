@@ -1,6 +1,7 @@
 """A turn as it is printed."""
 
 import re
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -323,3 +324,17 @@ def test_without_unicode_everything_is_ascii() -> None:
 
     assert all(line.isascii() for line in lines)
     assert any("* item" in line for line in lines)
+
+
+@pytest.mark.parametrize("piece", ["[", "|a|b|\n|-|-|\n", "*a ", "![", "- a\n"])
+def test_text_without_end_is_shown_in_parts_at_the_price_of_its_length(piece: str) -> None:
+    def show(length: int) -> float:
+        renderer = TurnRenderer(SKIN, PLAIN, RenderSettings())
+        text = piece * (length // len(piece))
+        began = time.process_time()
+        for at in range(0, len(text), 400):
+            renderer.event(TextDelta(text[at : at + 400]), 80)
+            renderer.live(80, 20)
+        return time.process_time() - began
+
+    assert show(32_000) < 8 * show(8_000)

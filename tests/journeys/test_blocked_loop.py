@@ -3,8 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from fakes.api_gateway import running_api
 from fakes.command import Hermes
 from fakes.gateway import GatewayProcess, gateway_config
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
@@ -18,8 +20,18 @@ from msgspec import Struct
 from hermes.agent.tools.define import tool
 from hermes.app import watchdog
 from hermes.domain.tools import ToolResult, ToolSpec
+from hermes.streaming.chat import media
 
 watchdog.LIMIT, watchdog.CPU_SECONDS = 2, 4.0
+_feed = media.MediaStream.feed
+
+def feed(stream: media.MediaStream, text: str) -> str:
+    '''Block the door at a word of the model.'''
+    if "ice age" in text:
+        search()
+    return _feed(stream, text)
+
+media.MediaStream.feed = feed
 
 class Args(Struct, frozen=True, kw_only=True):
     way: str
@@ -79,3 +91,24 @@ async def test_a_blocked_gateway_ends_and_does_not_resume_the_culprit(
     log = (hermes.home / "logs" / "errors.log").read_text(encoding="utf-8")
     assert "was blocked and ended itself" in log
     assert "in search" in log, "the stack names the culprit"
+
+
+@pytest.mark.timeout(150)
+async def test_a_turn_that_blocks_its_door_is_not_resumed(tmp_path: Path) -> None:
+    """The request over HTTP blocks while it is told what the model says, not the turn itself."""
+    script = Script(default=Step(text="an ice age comes", piece_chars=100))
+    tools = {"platform_toolsets": {"api_server": ["ice"]}}
+    site = {"PYTHONPATH": install(tmp_path / "site", "ice_tools", TOOL, POINTS)}
+    async with (
+        FakeModelServer(script) as model,
+        running_api(tmp_path, model.base_url, variables=site, **tools) as gateway,
+    ):
+        body = {"messages": [{"role": "user", "content": "Tell me"}], "stream": True}
+        async with gateway.client() as client:
+            with pytest.raises(httpx2.HTTPError):
+                await client.post("/v1/chat/completions", json=body)
+        assert gateway.process is not None
+        await asyncio.wait_for(gateway.process.wait(), 60)
+        await gateway.start()
+        assert "resumed" not in gateway.log()
+        assert len(model.requests) == 1

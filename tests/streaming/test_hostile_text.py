@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from hermes.domain.entry_points import entry_points
-from hermes.streaming.chat.media import extract
+from hermes.models.think_tags import ThinkSplitter
+from hermes.streaming.chat.media import MediaStream, extract
 from hermes.streaming.markup import GROUP, load_dialect
 
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -53,3 +54,45 @@ def test_files_are_found_in_text_full_of_beginnings_of_tags(piece: str, complete
         return extract(text, complete=complete)
 
     assert cost(find, piece * 8_000) < 10 * cost(find, piece * 2_000)
+
+
+PIECES = [
+    "[",
+    "M",
+    " ",
+    "`",
+    "<",
+    "![",
+    "[[as_document]]",
+    "MEDIA:/a",
+    "<think>",
+    "</",
+    "\n<",
+    "\n",
+]
+
+
+def in_pieces(feed: Callable[[str], object], text: str) -> None:
+    for at in range(0, len(text), 4):
+        feed(text[at : at + 4])
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_what_comes_in_pieces_is_looked_at_once(piece: str) -> None:
+    def show(text: str) -> object:
+        return in_pieces(MediaStream().feed, text)
+
+    def split(text: str) -> object:
+        return in_pieces(ThinkSplitter(lambda _: None, lambda _: None).feed, text)
+
+    for take in (show, split):
+        assert cost(take, piece * 40_000) < 10 * cost(take, piece * 10_000)
+
+
+def test_signs_that_are_no_tags_come_as_they_came() -> None:
+    told: list[str] = []
+    splitter = ThinkSplitter(told.append, told.append)
+    splitter.feed("a " + "<" * 5000)
+    splitter.feed("<think>" * 500)
+    splitter.close()
+    assert len(told) == 2

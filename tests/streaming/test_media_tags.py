@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.streaming.chat.media import MediaRef, extract
+from hermes.streaming.chat.media import MediaRef, MediaStream, extract
 from hermes.streaming.chat.reply import is_silent, quoted
 
 PIECES = [
@@ -66,6 +66,17 @@ def test_a_tag_never_flashes_up_while_it_arrives(text: str) -> None:
         assert final.startswith(now.rstrip()), (text[:end], now)
         assert now.startswith(before.rstrip())
         before = now
+
+
+@given(parts=st.lists(replies, max_size=6), fence=st.sampled_from(["", "```py\n", "~~~\n"]))
+def test_a_text_that_grows_tells_what_the_whole_one_says(parts: list[str], fence: str) -> None:
+    stream, told = MediaStream(), ""
+    whole = extract(fence + "".join(parts), complete=True).text
+    for part in (fence, *parts):
+        told += stream.feed(part)
+        assert whole.startswith(told)
+    ended = extract(fence + "".join(parts) + "\n", complete=True).text
+    assert told + stream.feed("\n") == ended
 
 
 @given(text=st.text(st.sampled_from("abc \n.,!*")))

@@ -2,13 +2,21 @@
 
 An opening tag counts only where the answer has not begun yet or at the start
 of a line, so that an answer may talk about the tag. Text that might be the
-beginning of a tag is held back until it is clear.
+beginning of a tag is held back until it is clear. Each fragment is gone through
+once, and what it adds is told in as few pieces as it has changes of kind.
 """
 
+import re
 from collections.abc import Callable
 
 _OPEN = ("<think>", "<thinking>")
 _CLOSE = ("</think>", "</thinking>")
+_LONGEST = max(map(len, (*_OPEN, *_CLOSE)))
+_OPENED = re.compile("|".join(_OPEN))
+_CLOSED = re.compile("|".join(_CLOSE))
+_FIRST = re.compile(r"[^\S\n]*<")
+_LATER = re.compile(r"\n[^\S\n]*<")
+_BLANK = re.compile(r"\s*")
 
 
 class ThinkSplitter:
@@ -21,22 +29,24 @@ class ThinkSplitter:
         self._thinking = False
         self._line_start = True
         self._trim = False
+        self._gathered: list[str] = []
+        """What the current fragment adds, of one kind."""
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.opened = False
 
     def feed(self, piece: str) -> None:
         if not self._held and not self._thinking and "<" not in piece and not self._trim:
-            self._put_text(piece)
-            return
-        self._held += piece
-        while self._step():
-            pass
+            self._put(piece)
+        else:
+            whole = self._held + piece
+            self._held = whole[self._split(whole) :]
+        self._tell()
 
     def close(self) -> None:
         held, self._held = self._held, ""
-        if held:
-            self._put(held)
+        self._put(held)
+        self._tell()
 
     def unopened(self) -> tuple[str, str] | None:
         """Split text that ends a block which the server's template had opened."""
@@ -47,45 +57,65 @@ class ThinkSplitter:
             return None
         return thought.strip(), answer.strip()
 
-    def _step(self) -> bool:
-        """Consume a part of what is held; False when more input is needed."""
-        if self._trim:
-            self._held = self._held.lstrip()
-            if not self._held:
-                return False
-            self._trim = False
-        tags = _CLOSE if self._thinking else _OPEN
-        at = self._held.find("<")
-        if at < 0:
-            return self._give(len(self._held))
-        if at > 0:
-            return self._give(at)
-        for tag in tags:
-            if self._held.startswith(tag) and (self._thinking or self._line_start):
-                self._held = self._held[len(tag) :]
-                self._thinking = not self._thinking
-                self.opened = True
-                self._trim = True
-                return bool(self._held)
-        may_be_tag = any(tag.startswith(self._held) for tag in tags)
-        if may_be_tag and (self._thinking or self._line_start):
-            return False
-        return self._give(1)
+    def _split(self, text: str) -> int:
+        """Route `text` up to where more of it is needed, and return that place."""
+        at = 0
+        while at < len(text):
+            if self._trim:
+                blank = _BLANK.match(text, at)
+                at = blank.end() if blank is not None else at
+                self._trim = at == len(text)
+                continue
+            begins, ends = self._next_tag(text, at)
+            self._put(text[at:begins])
+            if ends is None:
+                return begins
+            self._tell()
+            at = ends
+            self._thinking = not self._thinking
+            self.opened = self._trim = True
+        return at
 
-    def _give(self, count: int) -> bool:
-        self._put(self._held[:count])
-        self._held = self._held[count:]
-        return bool(self._held)
+    def _next_tag(self, text: str, at: int) -> tuple[int, int | None]:
+        """Return where the next tag begins and ends; no end if it is not there yet, or none is."""
+        if self._thinking:
+            closed = _CLOSED.search(text, at)
+            if closed is not None:
+                return closed.start(), closed.end()
+            half = text.rfind("<", max(at, len(text) - _LONGEST))
+            return (half if half >= 0 and _may_be(text[half:], _CLOSE) else len(text)), None
+        found = _FIRST.match(text, at) if self._line_start else None
+        found = found or _LATER.search(text, at)
+        while found is not None:
+            begins = found.end() - 1
+            opened = _OPENED.match(text, begins)
+            if opened is not None:
+                return begins, opened.end()
+            if len(text) - begins < _LONGEST and _may_be(text[begins:], _OPEN):
+                return begins, None
+            found = _LATER.search(text, begins)
+        return len(text), None
 
     def _put(self, piece: str) -> None:
-        if self._thinking:
-            self.reasoning.append(piece)
-            self._emit_reasoning(piece)
-        else:
-            self._put_text(piece)
+        if piece:
+            self._gathered.append(piece)
+            if not self._thinking:
+                tail = piece.rpartition("\n")[2]
+                self._line_start = not tail.strip() and (self._line_start or "\n" in piece)
 
-    def _put_text(self, piece: str) -> None:
-        self.text.append(piece)
-        self._emit_text(piece)
-        tail = piece.rpartition("\n")[2]
-        self._line_start = not tail.strip() and (self._line_start or "\n" in piece)
+    def _tell(self) -> None:
+        """Tell what was gathered, before the kind changes."""
+        piece = "".join(self._gathered)
+        self._gathered.clear()
+        if piece:
+            kept, emit = (
+                (self.reasoning, self._emit_reasoning)
+                if self._thinking
+                else (self.text, self._emit_text)
+            )
+            kept.append(piece)
+            emit(piece)
+
+
+def _may_be(text: str, tags: tuple[str, ...]) -> bool:
+    return any(tag.startswith(text) for tag in tags)

@@ -35,6 +35,11 @@ def tag_session(session_id: str) -> Iterator[None]:
         _session.reset(token)
 
 
+def tag_task(session_id: str) -> None:
+    """Mark what the running task does from here on with the session: it works for no other."""
+    _session.set(session_id)
+
+
 def tagged_session() -> str:
     """Return the session that the running code works for; empty if for none."""
     return _session.get()

@@ -29,6 +29,8 @@ LISTS = ("bullet_list_open", "ordered_list_open")
 _OPENING = re.compile(r"(?:[ \t]*\n)*( {0,3})(`{3,}(?=[^`\n]*\n)|~{3,})([^\n]*)\n")
 PARSED_WHOLE = 4_000
 """A block that is longer and still open is looked at again when it has grown by a tenth."""
+LONGEST_BLOCK = 16_000
+"""A block that is longer is shown in parts: what one takes to show grows with its length."""
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -95,8 +97,22 @@ class MarkdownStream:
 
     def add(self, text: str) -> list[Block]:
         """Take more text and return the blocks that are final now."""
-        self._pending += text
-        return self._final() if "\n" in text else []
+        blocks: list[Block] = []
+        for at in range(0, len(text), PARSED_WHOLE):
+            piece = text[at : at + PARSED_WHOLE]
+            self._pending += piece
+            blocks += self._final() if "\n" in piece else []
+            if self._fence is None and len(self._pending) > LONGEST_BLOCK:
+                blocks.append(self._part())
+        return blocks
+
+    def _part(self) -> Block:
+        """Take as many lines off a block that is too long as are complete, or all of it."""
+        lines, _, rest = self._pending.rpartition("\n")
+        block = self._block(lines or rest)
+        self._pending = rest if lines else ""
+        self._parsed = 0
+        return block
 
     def _final(self) -> list[Block]:
         blocks: list[Block] = []
@@ -182,12 +198,12 @@ class MarkdownStream:
         self._leave_list(first)
         if first.type in LISTS:
             items = [token for token in tokens[: _closing(tokens)] if _is_item(token)]
-            if len(items) > 1 and items[1].map is not None:
+            if len(items) > 1 and items[-1].map is not None:
                 start = self._number
                 if first.type == "ordered_list_open" and start is None:
                     start = int(first.attrs.get("start", 1))
-                number = None if start is None else start + 1
-                return items[1].map[0], number, True, first.markup
+                number = None if start is None else start + len(items) - 1
+                return items[-1].map[0], number, True, first.markup
         if len(tops) > 1 and tops[1].map is not None:
             return tops[1].map[0], None, False, ""
         return None

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 DIFF_LINES = 40
 PREVIEW_LINES = 6
+LONGEST_LIVE = 4_000
+"""Characters of an open block that are rendered anew whenever it grows."""
 
 
 class _Printed(StrEnum):
@@ -316,9 +318,10 @@ class TurnRenderer:
         block = self._markdown.open
         if block is None:
             return []
-        if block.source.count("\n") > 3 * most:
-            # Of a long table or list item the end is enough, as it was written.
-            tail = "\n".join(block.source.rsplit("\n", most)[1:])
+        source = block.source
+        if source.count("\n") > 3 * most or len(source) > LONGEST_LIVE:
+            # Of a long table, line or list item the end is enough, as it was written.
+            tail = "\n".join(source[-LONGEST_LIVE:].split("\n")[-most:])
             return [self.paint(line) for line in wrap(tail, cells)]
         if self._open_lines is None or self._open_lines[0] != (block, cells):
             self._open_lines = ((block, cells), self._block(block, cells, final=False))

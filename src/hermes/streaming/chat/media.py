@@ -32,6 +32,8 @@ _HALF = re.compile(
 _HALF_WORD = re.compile(r"(?<![\w/])(?:M|ME|MED|MEDI|MEDIA)$")
 _BEFORE_TAG = " \t-*+`_.,;:"
 _LONGEST_HALF = 500
+_LONGEST_START = 1000
+"""Characters of a line that may be told later, because it may yet be nothing but tags."""
 _KINDS = {
     "image": "png jpg jpeg gif webp bmp",
     "voice": "ogg oga opus",
@@ -98,37 +100,111 @@ def _kept(text: str, paths: list[str], *, complete: bool) -> Iterator[str]:
         yield kept + end
 
 
-def _line(line: str, paths: list[str]) -> str | None:
+def _line(line: str, paths: list[str] | None = None) -> str | None:
     """Return what is left of `line`; None if it was nothing but tags."""
+    paths = [] if paths is None else paths
     whole = _WHOLE_LINE.match(line)
     if whole is not None:
         paths.append(whole["path"].strip())
         return None
-    kept, at = "", 0
-    for found in _INLINE.finditer(line):
-        kept += line[at : found.start()]
-        at = found.end()
+    tags = list(_INLINE.finditer(line))
+    for found in tags:
         path = found["image"] or found["quoted"] or found["path"]
         if path:
             paths.append(path.strip())
-    if at == 0:
-        return line
-    kept += line[at:]
-    return kept if kept.strip(_BEFORE_TAG) else None
+    kept = _without_tags(line) if tags else line
+    return kept if kept.strip(_BEFORE_TAG) or not tags else None
+
+
+def _without_tags(line: str, at: int = 0) -> str:
+    """Return what stands behind `at` and between the tags there."""
+    kept = []
+    for found in _INLINE.finditer(line, at):
+        kept.append(line[at : found.start()])
+        at = found.end()
+    return "".join((*kept, line[at:]))
 
 
 def _certain(line: str) -> int:
     """Return up to where `line` cannot become part of a tag any more."""
     if not line.strip(_BEFORE_TAG):
         return 0
-    for pattern in (_HALF, _HALF_WORD):
-        found = pattern.search(line, max(0, len(line) - _LONGEST_HALF))
-        if found is not None:
-            at = _outside_of_tags(line, found.start())
-            return at if line[:at].strip(_BEFORE_TAG) else 0
-    return len(line)
+    at = _certain_after(line)
+    return at if line[:at].strip(_BEFORE_TAG) else 0
 
 
 def _outside_of_tags(line: str, at: int) -> int:
     """Return `at`, or where the complete tag begins that it lies in."""
+    if "]" not in line and "MEDIA:" not in line:
+        return at
     return min([at, *(tag.start() for tag in _INLINE.finditer(line) if tag.end() > at)])
+
+
+class MediaStream:
+    """Takes the files out of a text that grows; what was told of it is not looked at again.
+
+    Feeding a text in pieces tells a beginning of what `extract` makes of the whole.
+    """
+
+    def __init__(self) -> None:
+        self._fence: Fence | None = None
+        self._start = ""
+        """The beginning of the line: whether it opens or closes a block of code."""
+        self._held = ""
+        """What has not been told of the line."""
+        self._before = ""
+        """The character in front of it, where some of the line has been told."""
+
+    def feed(self, text: str) -> str:
+        """Return what can be told now that `text` has come."""
+        if "\n" not in text:
+            return self._grow(text)
+        *ends, last = text.split("\n")
+        return "".join([*map(self._end, ends), self._grow(last)])
+
+    def _grow(self, text: str) -> str:
+        if len(self._start) < _LONGEST_START:
+            self._start += text
+        if self._fence is not None or not text:
+            return text
+        if self._before and not self._held and not any(sign in text for sign in "M[!"):
+            self._before = text[-1]
+            return text
+        self._held += text
+        line = self._before + self._held
+        if self._before or len(line) > _LONGEST_START:
+            at = _certain_after(line)
+        else:
+            at = _certain(line)
+            if _line(line[:at]) is None:
+                return ""
+        kept = _without_tags(line[:at], len(self._before))
+        self._held = line[at:]
+        self._before = line[at - 1 : at]
+        return kept
+
+    def _end(self, text: str) -> str:
+        """Return what is left of a line that ends with `text`."""
+        told = self._grow(text)
+        begun, fenced = bool(self._before), self._fence is not None
+        rest = _without_tags(self._before + self._held, len(self._before))
+        kept = rest if begun or fenced else _line(self._held)
+        self._turn_page()
+        return "" if kept is None else f"{told}{kept}\n"
+
+    def _turn_page(self) -> None:
+        line = self._start if len(self._start) < _LONGEST_START else ""
+        if self._fence is None:
+            self._fence = open_fence(line)
+        elif self._fence.closed_by(line):
+            self._fence = None
+        self._start = self._held = self._before = ""
+
+
+def _certain_after(line: str) -> int:
+    """Return up to where a line of which something was told cannot become part of a tag."""
+    for pattern in (_HALF, _HALF_WORD):
+        found = pattern.search(line, max(0, len(line) - _LONGEST_HALF))
+        if found is not None:
+            return _outside_of_tags(line, found.start())
+    return len(line)

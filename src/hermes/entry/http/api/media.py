@@ -23,11 +23,10 @@ from hermes.domain.inbound import Attachment, image_type
 from hermes.domain.runs import Run
 from hermes.entry.http.endpoint import HttpContext, PictureStore
 from hermes.entry.http.errors import Problem
-from hermes.streaming.chat.media import MediaRef, extract
+from hermes.observability.logs import tag_task
+from hermes.streaming.chat.media import MediaRef, MediaStream, extract
 
 _SHOWN = re.compile(r"!?\[([^\]\n]*)\]\(data:[^)\s]*\)")
-_SIGNS = ("M", "![", "[[")
-_BEFORE_TAG = " \t-*+`_.,;:"
 
 
 def named_files(text: str) -> str:
@@ -44,7 +43,12 @@ def as_sent_back(text: str) -> str:
 async def shown_batches(
     context: HttpContext, run: Run, batches: AsyncIterator[Sequence[TurnEvent]]
 ) -> AsyncIterator[Sequence[TurnEvent]]:
-    """Yield the events of a run with the files of its messages."""
+    """Yield the events of a run with the files of its messages.
+
+    Whatever is made of them is made for the run's session: a watchdog that ends the process there
+    knows whose turn not to resume.
+    """
+    tag_task(run.session_id)
     shown = _ShownFiles(context, run)
     async for batch in batches:
         told = [event for each in batch if (event := await shown.event(each)) is not None]
@@ -62,21 +66,21 @@ class _ShownFiles:
     def __init__(self, context: HttpContext, run: Run) -> None:
         self._context = context
         self._run = run
-        self._written = ""
-        """What the agent has written of the current message."""
-        self._told = ""
-        """What has been told of it; a tag that is not complete is held back."""
+        self._stream = MediaStream()
+        self._told: list[str] = []
+        """What has been told of the current message; a tag that is not complete is held back."""
 
     async def event(self, event: TurnEvent) -> TurnEvent | None:
         if isinstance(event, TextDelta):
-            text = self._grown(event.text)
+            text = self._stream.feed(event.text)
+            self._told.append(text)
             return TextDelta(text) if text else None
         match event:
             case TextReset():
-                self._written = self._told = ""
+                self._begin()
             case MessageCompleted(message=message):
-                text = await self._whole(message.text, self._told)
-                self._written = self._told = ""
+                text = await self._whole(message.text, "".join(self._told))
+                self._begin()
                 return replace(event, message=replace(message, text=text))
             case TurnFinished():
                 return replace(event, text=await self._whole(event.text))
@@ -84,19 +88,8 @@ class _ShownFiles:
                 pass
         return event
 
-    def _grown(self, text: str) -> str:
-        nothing_held = self._told == self._written
-        self._written += text
-        line = self._written[self._written.rfind("\n") + 1 :]
-        plain = line.strip(_BEFORE_TAG) and not any(sign in line for sign in _SIGNS)
-        if nothing_held and plain and not line.endswith(("!", "[")):
-            self._told = self._written
-            return text
-        kept = extract(self._written, complete=False).text
-        if not kept.startswith(self._told):
-            return ""
-        new, self._told = kept[len(self._told) :], kept
-        return new
+    def _begin(self) -> None:
+        self._stream, self._told = MediaStream(), []
 
     async def _whole(self, text: str, told: str = "") -> str:
         found = extract(text, complete=True)
