@@ -199,8 +199,9 @@ def test_only_ordinary_and_named_variables_reach_commands(name: str, passed: boo
 
 
 def test_an_ordinary_variable_with_a_password_in_it_stays_here() -> None:
-    given = {"HTTPS_PROXY": "http://me:pass@proxy:3128", "HTTP_PROXY": "http://proxy:3128"}
-    assert child_environment(given) == {"HTTP_PROXY": "http://proxy:3128"}
+    kept = {"HTTP_PROXY": "http://proxy:3128", "CFLAGS": "-DMAX_TOKENS=128000"}
+    given = {"HTTPS_PROXY": "http://me:pass@proxy:3128", "MAVEN_OPTS": "-Xmx1g -Drepo.token=abc123"}
+    assert child_environment({**kept, **given}) == kept
 
 
 async def test_the_pool_knows_how_long_background_work_has_run(tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ _ORDINARY = """
     DOCKER_BUILDKIT KUBECONFIG CI DEBIAN_FRONTEND WSL_DISTRO_NAME WSLENV
 """
 """Variables that a login or a toolchain sets and that hold no secrets."""
-_WITH_PASSWORD = re.compile(r"//[^/@\s]+@|\bsk-[\w-]{8}|\bgh[pousr]_\w{8}")
+_WITH_PASSWORD = re.compile(
+    r"//[^/@\s]+@|\bsk-[\w-]{8}|\bgh[pousr]_\w{8}"
+    r"|(?i:token|passw(?:or)?d|secret|api[_.-]?key|credential)[\w.-]{0,40}=(?!\d+\b)\S{6}"
+)
 
 _NO_PROJECTS = """
     .ssh .gnupg .aws .azure .kube .password-store .mozilla .config/gh .config/gcloud bin .local/bin

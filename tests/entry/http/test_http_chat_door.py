@@ -157,6 +157,7 @@ async def test_results_of_calls_made_elsewhere_are_part_of_the_history(tmp_path:
         ({"n": 3}, "n"),
         ({"temperature": 3}, "temperature"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "name"),
+        ({"metadata": dict.fromkeys(map(str, range(65)), "x")}, "metadata"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_before_anything_runs(

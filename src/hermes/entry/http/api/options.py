@@ -175,7 +175,7 @@ class AnswerOptions(Sampling, frozen=True, kw_only=True):
     reasoning: ReasoningOptions | None = None
     user: Annotated[str, Meta(max_length=512)] | None = None
     """The person behind the request; conversations of one are not continued for another."""
-    metadata: dict[str, Any] | None = None
+    metadata: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
     safety_identifier: Name | None = None
     """Stands for `user` if that is not given."""
     n: int | None = None

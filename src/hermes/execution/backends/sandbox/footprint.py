@@ -5,7 +5,8 @@ disk space always, a look each second while something runs has to do: a sandbox
 that has grown beyond its share is ended, with everything in it. What it has
 written stays, and may be cleared away: being over the limit is a note, growing
 further is the end. Memory that processes share counts once, and so do files without a name that
-are open or mapped: in memory, or on the disk.
+are open or mapped: in memory, or on the disk. What lies in sockets nobody tells; very many count
+for what they can hold.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ _MAPPED = re.compile(
     re.MULTILINE,
 )
 _FILES_COUNTED = 20_000
+_SOCKETS_FREE, _SOCKET_HOLDS = 500, 208 << 10
 _STEP = 0.05
 """Share of the limit by which the disk must have filled before it is worth counting."""
 
@@ -88,7 +90,13 @@ def _memory(root: str, limit: int) -> int:
         parts = (_fields(root, pid, "smaps_rollup") for pid in _processes(root))
         shared = sum(found.get("Pss_Shmem", 0) for found in parts)
     files = {key: size for name, key, size in _opened(root) if name.startswith(_IN_MEMORY)}
-    return private + max(shared, sum(files.values()))
+    return private + max(shared, sum(files.values())) + _in_sockets(root)
+
+
+def _in_sockets(root: str) -> int:
+    """Return what the sockets inside can hold, if they are more than a server has."""
+    sockets = {status.st_ino for _, status in _descriptors(root) if stat.S_ISSOCK(status.st_mode)}
+    return max(0, len(sockets) - _SOCKETS_FREE) * _SOCKET_HOLDS
 
 
 def _nameless(root: str, places: tuple[str, ...]) -> int:
@@ -116,6 +124,15 @@ def _fields(root: str, pid: str, file: str) -> dict[str, int]:
 
 def _opened(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:
     """Find open files without a name: what it was, which file, and its bytes."""
+    for path, status in _descriptors(root):
+        if not status.st_nlink and stat.S_ISREG(status.st_mode):
+            with contextlib.suppress(OSError):
+                key = (status.st_dev, status.st_ino)
+                yield str(Path(path).readlink()), key, status.st_blocks * 512
+
+
+def _descriptors(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Find what processes have open: where it is shown, and its status."""
     left = _FILES_COUNTED
     for pid in _processes(root):
         with contextlib.suppress(OSError), os.scandir(f"{root}/proc/{pid}/fd") as entries:
@@ -123,10 +140,7 @@ def _opened(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:
                 if (left := left - 1) < 0:
                     return
                 with contextlib.suppress(OSError):
-                    status = entry.stat()
-                    if not status.st_nlink and stat.S_ISREG(status.st_mode):
-                        key = (status.st_dev, status.st_ino)
-                        yield str(Path(entry.path).readlink()), key, status.st_blocks * 512
+                    yield entry.path, entry.stat()
 
 
 def _mapped(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:

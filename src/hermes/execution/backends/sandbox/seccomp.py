@@ -5,7 +5,8 @@ call cannot be foreseen. Refused are kernel keyrings, io_uring, userfaultfd, BPF
 performance counters, mounts, modules, file handles, clocks and swap, reading
 other processes' memory, typing into terminals, and sockets of any family but
 Unix, IPv4, IPv6 and netlink. `ptrace` stays, for debuggers that start their
-program; attaching to a running one does not.
+program; attaching to a running one does not. Shared memory of System V outlives its
+process and counts for nobody: a segment may be as large as databases need it.
 
 The filter is assembled here, for the machine it runs on. Programs for another
 architecture (32 bit) find no system calls at all.
@@ -33,9 +34,11 @@ _REFUSED = """
     settimeofday 170 170 | clock_settime 227 112 | syslog 103 116 | lookup_dcookie 212 18
     vhangup 153 58 | nfsservctl 180 42 | modify_ldt 154 - | iopl 172 - | ioperm 173 -
     uselib 134 - | create_module 174 - | get_kernel_syms 177 - | query_module 178 - | sysfs 139 -
+    memfd_secret 447 447
 """
 _SOCKET, _IOCTL = {_X86_64: 41, _AARCH64: 198}, {_X86_64: 16, _AARCH64: 29}
 _FAMILIES = (1, 2, 10, 16)
+_SHMGET, _SEGMENT = {_X86_64: 29, _AARCH64: 194}, 65_536
 _TERMINAL_TRICKS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _PTRACE_ATTACH = (16, 0x4206)  # and PTRACE_SEIZE
 _X32 = 0x40000000
@@ -69,6 +72,7 @@ def filter_program() -> bytes:
         *_by_argument(_SOCKET[architecture], _FIRST, _FAMILIES, _no(errno.EAFNOSUPPORT), keep=True),
         *_by_argument(_IOCTL[architecture], _SECOND, _TERMINAL_TRICKS, denied, keep=False),
         *_by_argument(attach, _FIRST, _PTRACE_ATTACH, denied, keep=False),
+        *_at_most(_SHMGET[architecture], _SECOND, _SEGMENT, _no(errno.EINVAL)),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in program)
@@ -120,3 +124,16 @@ def _by_argument(
     end = [refused, passed] if keep else [passed, refused]
     checks = [(_EQUAL, count - place, 0, value) for place, value in enumerate(values)]
     return [(_EQUAL, 0, count + 3, call), (_LOAD, 0, 0, offset), *checks, *end]
+
+
+def _at_most(call: int, offset: int, limit: int, refusal: Step) -> list[Step]:
+    """Return the part that refuses one call if an argument, in both its halves, is larger."""
+    return [
+        (_EQUAL, 0, 6, call),
+        (_LOAD, 0, 0, offset + 4),
+        (_EQUAL, 0, 2, 0),
+        (_LOAD, 0, 0, offset),
+        (_AT_LEAST, 0, 1, limit + 1),
+        refusal,
+        (_RETURN, 0, 0, _ALLOW),
+    ]
