@@ -150,3 +150,17 @@ async def test_a_search_stays_within_a_door_and_a_person(ledger: Ledger) -> None
         await say(ledger, "the secret fox", session_id=name, turn_id=f"t-{name}")
     found = await ledger.search(SearchQuery(text="fox", source="telegram", user_id="1"))
     assert [hit.session_id for hit in found] == ["a"]
+
+
+async def test_what_branches_have_in_common_is_found_once_in_the_newest(ledger: Ledger) -> None:
+    await fill(ledger, "a walrus sings")
+    await ledger.branch_session("s1", session("s2", at=9.0))
+    await say(ledger, "the walrus again", session_id="s2", turn_id="t9")
+    await ledger.branch_session("s2", session("s3", at=9.5))
+    found = await ledger.search(SearchQuery(text="walrus"))
+    assert sorted((hit.session_id, hit.snippet) for hit in found) == [
+        ("s3", "a [walrus] sings"),
+        ("s3", "the [walrus] again"),
+    ]
+    own = await ledger.search(SearchQuery(text="walrus", session_id="s1"))
+    assert [hit.session_id for hit in own] == ["s1"]

@@ -117,8 +117,21 @@ def _passed(
     if not ids:
         return []
     rows = many(db, "search.candidates", values | {"ids": dump(ids)})
-    found = [(row, fold(row["text"])) for row in rows]
+    found = [(row, fold(row["text"])) for row in _once(rows)]
     return found if plan.words else [pair for pair in found if plan.matches(pair[1])]
+
+
+def _once(rows: list[Row]) -> list[Row]:
+    """Leave out what newer branches of a conversation have as well: a message is found once."""
+    copied = {_seat(row) for row in rows if row["copied"]}
+    newest: dict[object, Row] = {}
+    for row in rows:
+        newest.setdefault(_seat(row) if _seat(row) in copied else row["id"], row)
+    return list(newest.values())
+
+
+def _seat(row: Row) -> tuple[object, ...]:
+    return row["seq"], row["role"], row["timestamp"], row["text"]
 
 
 def _values(db: Connection, query: SearchQuery) -> dict[str, Any]:

@@ -65,7 +65,8 @@ SELECT id, text FROM messages_text WHERE id BETWEEN :low AND :high ORDER BY id D
 -- name: candidates
 -- Return the newest of some messages that pass the filters.
 SELECT c.*, t.text FROM (
-  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
+  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source,
+         m.turn_id IS NULL AND s.parent_session_id IS NOT NULL AS copied
   FROM (SELECT value AS id FROM json_each(:ids)) f
   JOIN messages m ON m.id = f.id
   JOIN sessions s ON s.id = m.session_id
