@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hermes.config.secrets import RedactedStream, Redactor, Secrets
 from hermes.domain.entry_points import entry_points
 from hermes.models.think_tags import ThinkSplitter
 from hermes.streaming.chat.media import MediaStream, extract
@@ -85,7 +86,10 @@ def test_what_comes_in_pieces_is_looked_at_once(piece: str) -> None:
     def split(text: str) -> None:
         in_pieces(ThinkSplitter(lambda _: None, lambda _: None).feed, text)
 
-    for take in (show, split):
+    def redact(text: str) -> None:
+        in_pieces(RedactedStream(REDACTOR).feed, text)
+
+    for take in (show, split, redact):
         assert cost(take, piece * 40_000) < 10 * cost(take, piece * 10_000)
 
 

@@ -401,8 +401,14 @@ class RedactedStream:
         self._shown = ""
         """The last of what was shown: a secret may have begun there, before it could be told."""
         self._held = ""
+        self._in_word = False
+        """Whether it is a word in the shape of a credential, whose end has to come first."""
 
     def feed(self, piece: str) -> str:
+        goes_on = self._in_word and not piece.strip(_WORD)
+        if goes_on and len(self._held) + len(piece) <= LONGEST_WORD:
+            self._held += piece
+            return ""
         return self._take(self._held + piece, end=False)
 
     def flush(self) -> str:
@@ -412,11 +418,13 @@ class RedactedStream:
 
     def clear(self) -> None:
         self._shown = self._held = ""
+        self._in_word = False
 
     def _take(self, new: str, *, end: bool) -> str:
         text, begin = self._shown + new, len(self._shown)
         if not self._suspicious(text):
             self._shown, self._held = text[-LOOK_BACK:], ""
+            self._in_word = False
             return new
         cut = len(text) if end else max(begin, self._safe_length(text))
         shown, position = [], begin
@@ -427,6 +435,8 @@ class RedactedStream:
         shown.append(text[position:cut])
         cut = max(cut, position)
         self._shown, self._held = text[max(0, cut - LOOK_BACK) : cut], text[cut:]
+        word = bool(self._held) and not self._held.strip(_WORD)
+        self._in_word = word and self._redactor.hints_at_one(self._held)
         return "".join(shown)
 
     def _suspicious(self, text: str) -> bool:

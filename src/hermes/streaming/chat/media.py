@@ -107,7 +107,7 @@ def _line(line: str, paths: list[str] | None = None) -> str | None:
     if whole is not None:
         paths.append(whole["path"].strip())
         return None
-    tags = list(_INLINE.finditer(line))
+    tags = list(_tags(line))
     for found in tags:
         path = found["image"] or found["quoted"] or found["path"]
         if path:
@@ -119,7 +119,7 @@ def _line(line: str, paths: list[str] | None = None) -> str | None:
 def _without_tags(line: str, at: int = 0) -> str:
     """Return what stands behind `at` and between the tags there."""
     kept = []
-    for found in _INLINE.finditer(line, at):
+    for found in _tags(line, at):
         kept.append(line[at : found.start()])
         at = found.end()
     return "".join((*kept, line[at:]))
@@ -135,9 +135,13 @@ def _certain(line: str) -> int:
 
 def _outside_of_tags(line: str, at: int) -> int:
     """Return `at`, or where the complete tag begins that it lies in."""
-    if "]" not in line and "MEDIA:" not in line:
-        return at
-    return min([at, *(tag.start() for tag in _INLINE.finditer(line) if tag.end() > at)])
+    return min([at, *(tag.start() for tag in _tags(line) if tag.end() > at)])
+
+
+def _tags(line: str, at: int = 0) -> Iterator[re.Match[str]]:
+    """Find the tags behind `at`; without the end of one there is none to look for."""
+    ends = any(sign in line for sign in (")", "]]", "MEDIA:"))
+    return _INLINE.finditer(line, at) if ends else iter(())
 
 
 class MediaStream:
