@@ -57,20 +57,9 @@ def test_files_are_found_in_text_full_of_beginnings_of_tags(piece: str, complete
     assert cost(find, piece * 8_000) < 10 * cost(find, piece * 2_000)
 
 
-PIECES = [
-    "[",
-    "M",
-    " ",
-    "`",
-    "<",
-    "![",
-    "[[as_document]]",
-    "MEDIA:/a",
-    "<think>",
-    "</",
-    "\n<",
-    "\n",
-]
+REDACTOR = Redactor(Secrets({"KEY": "correct-horse-battery"}))
+PIECES = ["[", "M", " ", "`", "<", "![", "![x](/", "[[as_document]]", "MEDIA:/a", "sk-", "eyJ"]
+PIECES += ["<think>", "</", "\n<", "\n"]
 
 
 def in_pieces(feed: Callable[[str], object], text: str) -> None:
