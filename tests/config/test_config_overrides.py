@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config.document import InvalidConfig
-from hermes.config.loader import LoadedConfig, inspect_config, load_config, with_private_env
+from hermes.config.loader import LoadedConfig, inspect_config, load_config, with_private_files
 from hermes.config.paths import HermesHome
 from hermes.domain.settings.models import ModelChoice
 
@@ -173,12 +173,20 @@ def test_a_secret_in_both_places_is_called_by_its_variable(home: HermesHome) -> 
     assert loaded.redactor().redact("hunter2hunter2") == "***A_KEY***"
 
 
-def test_an_env_file_that_others_can_read_is_reported_and_mended(home: HermesHome) -> None:
+def test_a_file_with_secrets_that_others_can_read_is_reported_and_mended(home: HermesHome) -> None:
     home.env_file.write_text("OPENAI_API_KEY=sk-1\n")
     home.env_file.chmod(0o644)
     loaded = load_config(home, {})
-    assert with_private_env(loaded, home).warnings == (
+    assert with_private_files(loaded, home).warnings == (
         ".env: other users could read it; now only you can",
     )
     assert home.env_file.stat().st_mode & 0o777 == 0o600
-    assert with_private_env(loaded, home).warnings == ()
+    assert with_private_files(loaded, home).warnings == ()
+    home.config_file.write_text("model: {api_key: sk-in-the-file}\n")
+    home.config_file.chmod(0o644)
+    assert with_private_files(load_config(home, {}), home).warnings == (
+        "config.yaml: other users could read it; now only you can",
+    )
+    home.config_file.write_text("model: {default: x}\n")
+    home.config_file.chmod(0o644)
+    assert with_private_files(load_config(home, {}), home).warnings == ()

@@ -25,7 +25,7 @@ from hermes.app.settings import (
     in_force,
 )
 from hermes.app.tools import AgentTools, ToolSources
-from hermes.config.loader import LoadedConfig, with_private_env
+from hermes.config.loader import LoadedConfig, with_private_files
 from hermes.config.secrets import AgentRedactor, RedactedStream, Redactor
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
@@ -205,7 +205,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
 
 def _configured(options: AppOptions) -> tuple[LoadedConfig, AgentRegistry, list[str]]:
     """Read the configuration of a home and its agents, and say what is wrong with these."""
-    loaded = with_private_env(options.configuration(), options.home)
+    loaded = with_private_files(options.configuration(), options.home)
     options.home.ensure()
     profiles = AgentRegistry(loaded, options)
     said = [] if options.home.ledger_beside.exists() else [not_imported(options.home)]

@@ -79,6 +79,6 @@ class _Watch:
             with suppress(termios.error):
                 termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._screen)
         with suppress(OSError):
-            text = f"\nHermes was blocked for {LIMIT} s and is stopping; errors.log says where.\n"
+            text = f"\nHermes was blocked for {LIMIT} s and stops; its next start logs where.\n"
             os.write(2, text.encode())
         os._exit(EXIT_RESTART)

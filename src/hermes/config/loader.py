@@ -8,6 +8,7 @@ together; everything doubtful is a warning.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -116,18 +117,27 @@ def read_env(home: HermesHome) -> EnvFile:
     return parse_env(read_env_text(home))
 
 
-def with_private_env(loaded: LoadedConfig, home: HermesHome) -> LoadedConfig:
-    """See to it that only its owner can read `.env`; a warning says that it was not so."""
-    warning = ""
+def with_private_files(loaded: LoadedConfig, home: HermesHome) -> LoadedConfig:
+    """See to it that only their owner can read files with secrets; a warning says it was not so."""
+    files = [home.env_file]
+    with suppress(OSError, UnicodeDecodeError):
+        text = home.config_file.read_text("utf-8")
+        if any(value in text for _, value in loaded.secrets.items() if value):
+            files.append(home.config_file)
+    warnings = tuple(filter(None, map(_made_private, files)))
+    return replace(loaded, warnings=(*loaded.warnings, *warnings)) if warnings else loaded
+
+
+def _made_private(path: FilePath) -> str:
     try:
-        if home.env_file.stat().st_mode & 0o077:
-            home.env_file.chmod(0o600)
-            warning = ".env: other users could read it; now only you can"
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+            return f"{path.name}: other users could read it; now only you can"
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError:
-        warning = f".env: other users can read it (chmod 600 {home.env_file})"
-    return replace(loaded, warnings=(*loaded.warnings, warning)) if warning else loaded
+        return f"{path.name}: other users can read it (chmod 600 {path})"
+    return ""
 
 
 def read_env_text(home: HermesHome) -> str:
