@@ -22,6 +22,7 @@ from fakes.http_door import KEY, HttpDoor
 from hermes.control.runs.runs import Runs
 from hermes.domain.messages import UserMessage, content_text
 from hermes.domain.ports.ledger import SearchQuery
+from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Sessions
@@ -145,6 +146,97 @@ async def test_an_answer_that_the_client_stopped_goes_on_in_its_session(tmp_path
         [run] = await door.ledger.runs(RunQuery())
         second = await ask(door.client, "Hi", agent_said("Let me loo"), "Never mind")
         assert session_of(second) == run.session_id
+
+
+NOTHING_SAID: Any = [(), ({"role": "assistant", "content": ""},), ({"role": "assistant"},)]
+
+
+@pytest.mark.parametrize("between", NOTHING_SAID)
+async def test_a_turn_that_was_stopped_before_its_first_word_is_gone_on_from(
+    tmp_path: Path, between: Any
+) -> None:
+    tools, started, never = ScriptedTools(), asyncio.Event(), asyncio.Event()
+    tools.add("wait", waits(started, never))
+    script = (say("Hello."), calls(call("wait")), say("Fine."), say("Bye."), say("Other."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, model):
+        first = await ask(door.client, "Hi")
+        start = ("Hi", agent_said("Hello."), "Do it")
+        await leave_at(door, started, body(*start, stream=True))
+        second = await ask(door.client, *start, *between, "Is it done?")
+        assert session_of(second) == session_of(first)
+        assert history(model)[:3] == ["Hi", "Hello.", "Do it"]
+        assert "cut off" in history(model)[-2]
+        assert history(model)[-1] == "Is it done?"
+        onward = (*start, *between, "Is it done?", agent_said("Fine."), "Thanks")
+        assert session_of(await ask(door.client, *onward)) == session_of(first)
+        again = await ask(door.client, *start, *between, "What now?")
+        branch = await door.ledger.session(session_of(again))
+        assert branch is not None
+        assert branch.parent_id == session_of(first)
+        assert "cut off" in history(model)[-2]
+
+
+async def test_the_first_question_of_a_chat_may_be_the_one_that_was_stopped(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    script = (Reply(pieces=(), before_end=never), say("Fine."), say("Mine."), say("Hers."))
+    async with door_with(tmp_path, *script) as (door, model):
+        await leave(door, model, body("Think", stream=True))
+        assert await ended_run(door) is RunState.INCOMPLETE
+        [run] = await door.ledger.runs(RunQuery())
+        second = await ask(door.client, "Think", "Faster,", "please")
+        assert session_of(second) == run.session_id
+        assert history(model) == ["Think", "Faster,\n\nplease"]
+        other = await ask(door.client, "Thunk", "Faster,", "please")
+        hers = await ask(door.client, "Think", "Faster,", "please", user="ann")
+        assert len({session_of(each) for each in (second, other, hers)}) == 3
+
+
+async def test_a_question_that_no_turn_had_is_asked_with_the_next_one(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("Hello."), say("Fine."), say("Bye.")) as (door, model):
+        first = await ask(door.client, "Hi")
+        lost = ("Hi", agent_said("Hello."), "Are you well?", agent_said(""), "Well?")
+        second = await ask(door.client, *lost)
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["Hi", "Hello.", "Are you well?\n\nWell?"]
+        third = await ask(door.client, *lost, agent_said("Fine."), "Thanks")
+        assert session_of(third) == session_of(first)
+
+
+async def test_a_turn_that_failed_is_gone_on_from(tmp_path: Path) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a cat"))
+    broken = ModelFailure(FailureKind.AUTH, "The key was refused.")
+    script = (calls(call("look")), broken, say("A cat."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, model):
+        first = await ask(door.client, "Look")
+        assert first.status_code == 502
+        second = await ask(door.client, "Look", agent_said(""), "And?")
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["Look", "", "a cat", "And?"]
+
+
+async def test_a_client_that_may_retry_goes_on_before_its_turn_has_ended(tmp_path: Path) -> None:
+    tools, started, never = ScriptedTools(), asyncio.Event(), asyncio.Event()
+    tools.add("wait", waits(started, never))
+    script = (calls(call("wait")), say("Fine."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, _):
+        await leave_at(door, started, body("Do it"), **{"x-stainless-retry-count": "0"})
+        [run] = await door.ledger.runs(RunQuery())
+        async with asyncio.timeout(4):
+            second = await ask(door.client, "Do it", "Well?")
+        assert session_of(second) == run.session_id
+
+
+async def leave_at(
+    door: HttpDoor, moment: asyncio.Event, request: dict[str, Any], **headers: str
+) -> None:
+    """Send a request, and close the connection at a moment."""
+    leaving = await door.with_key(KEY)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(leaving.post(PATH, json=request, headers=headers))
+        await moment.wait()
+        task.cancel()
+    await leaving.aclose()
 
 
 async def test_nobody_answers_a_call_in_the_session_of_another_key(tmp_path: Path) -> None:

@@ -187,6 +187,8 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """Everything before the input, including `results`."""
     results: tuple[Utterance, ...] = ()
     """Tool results directly before the input."""
+    asked: tuple[Utterance, ...] = ()
+    """The messages of the user that are the input."""
     text: str = ""
     pictures: tuple[Picture, ...] = ()
 
@@ -524,6 +526,7 @@ def _taken_apart(read: Sequence[Utterance], *, strict: bool) -> Conversation:
         instructions=joined(said.text for said in read if said.role in SYSTEM),
         earlier=_matched(earlier) if strict else _completed(earlier),
         results=tuple(one for one in earlier[_last(earlier, "tool") :] if not one.ours),
+        asked=tuple(new),
         text=joined(said.text for said in new),
         pictures=tuple(shown for said in new for shown in said.pictures),
     )
