@@ -296,6 +296,58 @@ async def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
         assert len(set(chat.sessions)) == 1
 
 
+async def test_a_question_does_not_hold_up_a_restart(tmp_path: Path) -> None:
+    patient = {**LOCAL, "agent": {"restart_drain_timeout": 60}}
+    async with (
+        FakeModelServer(_script()) as model,
+        running_api(tmp_path, model.base_url, **patient) as gateway,
+    ):
+        world = ClientWorld(gateway, model)
+        there = folder(world, "l")
+        async with AsyncOpenAI(api_key=KEY, base_url=world.base_url) as client:
+            chat = WebChat(client, stream=False)
+            assert ASKS in await chat.say("Please clean l")
+        for _ in range(2):  # also one that waited for the question already
+            async with asyncio.timeout(10):
+                assert await gateway.stop() == 0
+            await gateway.start()
+        async with AsyncOpenAI(api_key=KEY, base_url=f"{gateway.url}/v1", timeout=30) as client:
+            chat.client = client
+            assert await chat.say("yes") == "It is clean."
+        assert not there.exists()
+        assert len(set(chat.sessions)) == 1
+
+
+async def _again_and_again(client: AsyncOpenAI) -> None:
+    while True:
+        await WebChat(client, stream=False).say("list")
+
+
+async def test_what_works_beside_a_question_has_its_time(tmp_path: Path) -> None:
+    patient = {**LOCAL, "agent": {"restart_drain_timeout": 60}}
+    slow = Rule(contains="slowly", steps=[Step(text="Slowly done.", stall="middle")])
+    script = Script(rules=[slow, *_script().rules], default=Step(text="Hello."))
+    async with (
+        asyncio.timeout(60),
+        FakeModelServer(script) as model,
+        running_api(tmp_path, model.base_url, **patient) as gateway,
+        AsyncOpenAI(api_key=KEY, base_url=f"{gateway.url}/v1", max_retries=0) as client,
+    ):
+        world = ClientWorld(gateway, model)
+        folder(world, "l")
+        chat, other = WebChat(client, stream=False), WebChat(client, stream=False)
+        assert ASKS in await chat.say("Please clean l")
+        async with asyncio.TaskGroup() as group:
+            answer = group.create_task(other.say("Go slowly"))
+            await world.until_asked("slowly")
+            ends = group.create_task(gateway.stop())
+            with pytest.raises(openai.InternalServerError, match="stopping"):
+                await _again_and_again(client)
+            model.release()
+        assert answer.result() == "Slowly done."
+        assert ends.result() == 0
+
+
 async def test_an_expired_question_is_said_so(tmp_path: Path) -> None:
     short = {**LOCAL, "approvals": {"timeout": 1}}
     async with (

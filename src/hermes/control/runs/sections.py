@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from hermes.domain.approvals import ApprovalKind, ApprovalRequest
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest, is_about
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -63,11 +63,6 @@ def section_of(run: Run) -> TurnSection | None:
     """Return which part of its turn a run gets; None: all of it, as it is."""
     kept = run.request.get("section")
     return convert(kept, TurnSection) if kept else None
-
-
-def _is_about(asked: str, call_id: str) -> bool:
-    """Tell whether something was asked for a call, or for one that it makes itself."""
-    return asked == call_id or asked.startswith(f"{call_id}:")
 
 
 def fenced(text: str) -> str:
@@ -164,7 +159,7 @@ class SectionStream(TurnStream):
         self.emit(replace(event, earlier=()))
 
     def _asks_in(self, message: AssistantMessage) -> bool:
-        return any(_is_about(self._section.after_call, call.id) for call in message.tool_calls)
+        return any(is_about(self._section.after_call, call.id) for call in message.tool_calls)
 
     def _begin_behind(self, message: AssistantMessage) -> None:
         """Begin with the call that was asked about, and those after it."""
@@ -172,7 +167,7 @@ class SectionStream(TurnStream):
             return
         self._begun = True
         self._note()
-        asked = [_is_about(self._section.after_call, call.id) for call in message.tool_calls]
+        asked = [is_about(self._section.after_call, call.id) for call in message.tool_calls]
         calls = message.tool_calls[asked.index(True) :]
         done = AssistantMessage(tool_calls=calls, finish=message.finish)
         self.emit(MessageCompleted(message_id=0, message=done))
@@ -263,8 +258,8 @@ def retold_section(
         if reached and isinstance(event, TextDelta | ReasoningDelta | MessageCompleted):
             break
         if isinstance(event, MessageCompleted):
-            reached = any(_is_about(call_id, call.id) for call in event.message.tool_calls)
-        if not (isinstance(event, ToolFinished) and _is_about(call_id, event.call_id)):
+            reached = any(is_about(call_id, call.id) for call in event.message.tool_calls)
+        if not (isinstance(event, ToolFinished) and is_about(call_id, event.call_id)):
             stream.take(event)
     stream.end_with(asked)
     return [*stream.events[:-1], finished]
