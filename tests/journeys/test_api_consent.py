@@ -31,7 +31,7 @@ def _clean(*names: str) -> list[Step]:
 
 
 def _script() -> Script:
-    rules = [Rule(contains=f"clean {name}", steps=_clean(name)) for name in "abcdefghijkl"]
+    rules = [Rule(contains=f"clean {name}", steps=_clean(name)) for name in "abcdefghijklnopqr"]
     rules += [
         Rule(contains="both", steps=_clean("one", "two")),
         Rule(
@@ -77,9 +77,12 @@ def folder(world: ClientWorld, name: str) -> Path:
 class WebChat:
     """A chat of a web interface: the whole history each time, streamed or not."""
 
-    def __init__(self, client: AsyncOpenAI, *, stream: bool, **headers: str) -> None:
+    def __init__(
+        self, client: AsyncOpenAI, *, stream: bool, user: str | None = None, **headers: str
+    ) -> None:
         self.client = client
         self.stream = stream
+        self.more: Any = {"user": user} if user else {}
         self.headers = headers
         self.messages: list[Any] = [{"role": "system", "content": "You live in a web page."}]
         self.sessions: list[str] = []
@@ -90,6 +93,7 @@ class WebChat:
             model="hermes",
             messages=self.messages,
             stream=self.stream,
+            **self.more,
             extra_headers={name.replace("_", "-"): each for name, each in self.headers.items()},
         )
         self.sessions.append(raw.headers["x-hermes-session-id"])
@@ -251,6 +255,41 @@ async def test_a_key_that_may_not_approve_is_told_who_can(
             assert answer.status_code == 200
         assert await chat.say("yes") == "This was already answered.\n\nIt is clean."
         assert not there.exists()
+
+
+async def test_nobody_consents_for_somebody_else_or_in_another_chat(
+    world: ClientWorld, client: AsyncOpenAI
+) -> None:
+    there, alice = folder(world, "n"), WebChat(client, stream=False, user="alice")
+    asked = await alice.say("Please clean n")
+    assert ASKS in asked
+    quoted = {"role": "assistant", "content": f"(`{asked.rpartition('(`')[2]}"}
+    for user in ("bob", None, "alice"):
+        for words in (alice.messages, [{"role": "user", "content": "Something else"}, quoted]):
+            if (user, words) == ("alice", alice.messages):
+                continue
+            other = WebChat(client, stream=False, user=user)
+            other.messages = list(words)
+            assert await other.say("yes") != "It is clean."
+            assert other.sessions != alice.sessions
+    assert there.exists()
+    assert await alice.say("yes") == "It is clean."
+    assert not there.exists()
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+async def test_a_client_that_hides_the_id_of_a_question_or_more_can_answer_it(
+    world: ClientWorld, client: AsyncOpenAI, hidden: bool
+) -> None:
+    name = "ro"[hidden]
+    there, chat = folder(world, name), WebChat(client, stream=True)
+    asked = await chat.say(f"Please clean {name}")
+    text, mark, token = asked.rpartition("(`appr_")
+    chat.messages[-1]["content"] = text.rstrip() if hidden else f"It asks: {mark}{token}"
+    assert await chat.say("yes") == "It is clean."
+    assert not there.exists()
+    assert await chat.say("thanks") == "Any time."
+    assert len(set(chat.sessions)) == 1
 
 
 @pytest.mark.parametrize("wanted", ["text", "reasoning"])

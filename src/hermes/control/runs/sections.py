@@ -13,6 +13,7 @@ client sends back as its history. Progress of tools, if wanted as text or reason
 too, as messages of their own.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -42,6 +43,7 @@ from hermes.domain.wording import one_line, visible
 
 PROGRESS_CHARS = 120
 Progress = Literal["text", "reasoning"]
+_ID = re.compile(r"\s*\(`appr_[0-9a-f]{24}`\)\s*\Z")
 
 
 class TurnSection(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,7 +81,7 @@ def _backticks(text: str) -> Iterable[str]:
 def question_text(
     request: ApprovalRequest, redact: Callable[[str], str], *, may_answer: bool = True
 ) -> str:
-    """Return what a client without our events is asked; its id makes the answer find it."""
+    """Return what a client without our events is asked; its id tells it from others like it."""
     subject, reason = visible(redact(request.subject)), visible(redact(request.reason))
     if request.kind is ApprovalKind.QUESTION:
         listed = (f"{n}. {visible(each)}" for n, each in enumerate(request.choices, start=1))
@@ -93,7 +95,17 @@ def question_text(
             "The key of this program may not answer that. Whoever runs Hermes can, or a program "
             f"whose key may approve, at `/v1/approvals/{request.id}`; then say anything here."
         )
-    return "\n\n".join(filter(None, (*parts, f"(`{request.id}`)")))
+    return "\n\n".join(filter(None, (*parts, id_mark(request))))
+
+
+def id_mark(request: ApprovalRequest) -> str:
+    """Return what a question ends with."""
+    return f"(`{request.id}`)"
+
+
+def without_id(text: str) -> str:
+    """Return a text that ends with a question as clients have it that hide the id."""
+    return _ID.sub("", text)
 
 
 class SectionStream(TurnStream):

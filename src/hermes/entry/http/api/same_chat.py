@@ -4,7 +4,8 @@ This is equality, not guessing: a run is found by a digest of all that was said 
 (`Conversation.digest`), and what it answered has to be what the client sends back. A client that
 stopped an answer has only its beginning. One that stopped before the first word, or whose turn
 failed, has nothing of it: its history goes on with the next question, with or without an empty
-message in between.
+message in between. An answer that ends with a question is known by the id at its end, however a
+client shows the rest, and without the id by its text.
 """
 
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.control.runs.sections import id_mark, without_id
 from hermes.domain.runs import Run, RunOutcome, RunState, SessionChoice
 from hermes.entry.http.api.conversation import Conversation, Utterance, digest_of, joined, spoken
 from hermes.entry.http.api.media import as_sent_back
@@ -83,6 +85,10 @@ async def _answered(call: AnyCall, agent_id: str, said: list[Utterance]) -> Run 
         rest = text.removeprefix(begun).strip()
         told = answers_seen([event async for event in call.context.runs.events(run)])
         seen = [as_sent_back(each).strip() for each in told]
+        if outcome.asked is not None:
+            if rest.endswith(id_mark(outcome.asked)):
+                return run
+            seen += [without_id(each) for each in seen]
         cut = outcome.state is RunState.INCOMPLETE
         if rest in seen or (cut and any(each.startswith(rest) for each in seen)):
             return run
