@@ -1,6 +1,7 @@
 """Questions put as text: the real `openai` package, and what Open WebUI sends, at a gateway."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,28 @@ async def test_a_key_that_may_not_approve_is_told_who_can(
             assert answer.status_code == 200
         assert await chat.say("yes") == "This was already answered.\n\nIt is clean."
         assert not there.exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "told"), [("yes", "[no output]"), ("no", "The user refused this")]
+)
+async def test_an_answer_that_is_given_again_does_not_change_what_was_done(
+    world: ClientWorld, client: AsyncOpenAI, first: str, told: str
+) -> None:
+    name = {"yes": "p", "no": "q"}[first]
+    there, chat = folder(world, name), WebChat(client, stream=False)
+    await chat.say(f"Please clean {name}")
+    question = list(chat.messages)
+    await chat.say(first)
+    assert there.exists() is (first == "no")
+    chat.messages = question
+    await chat.say("yes")
+    assert len(set(chat.sessions)) == 2, "the answer is another one: a branch"
+    seen = world.asked(f"clean {name}")[-1].raw.decode()
+    assert "did not answer" not in seen
+    results = [each for each in json.loads(seen)["messages"] if each["role"] == "tool"]
+    assert len(results) == 1
+    assert told in results[0]["content"]
 
 
 async def test_nobody_consents_for_somebody_else_or_in_another_chat(

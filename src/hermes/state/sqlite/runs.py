@@ -253,7 +253,8 @@ class RunOpening:
                 _fold(db, earlier, row)
             return earlier.session_id, False
         assert earlier.through_seq is not None
-        self._branch(db, earlier.session_id, earlier.through_seq, row["through_id"])
+        asked = earlier.outcome.asked is not None
+        self._branch(db, earlier.session_id, earlier.through_seq, row["through_id"], asked=asked)
         return self._new.session.id, True
 
     def _go_on_in_chat(self, db: Connection, run_id: str) -> tuple[str, bool]:
@@ -267,7 +268,15 @@ class RunOpening:
         self._branch(db, end["session_id"], end["seq"], end["id"])
         return self._new.session.id, True
 
-    def _branch(self, db: Connection, session_id: str, through_seq: int, through_id: int) -> None:
+    def _branch(
+        self,
+        db: Connection,
+        session_id: str,
+        through_seq: int,
+        through_id: int,
+        *,
+        asked: bool = False,
+    ) -> None:
         new = self._new
         child = msgspec.structs.replace(new.session, parent_id=session_id, lineage=Lineage.BRANCH)
         insert_session(db, child)
@@ -276,7 +285,7 @@ class RunOpening:
         change(db, "runs.copy_messages", values)
         change(db, "sessions.copy_counters", values)
         change(db, "runs.set_next_seat", (through_seq + 1, child.id))
-        answer_copies(db, values | {"handed": None}, new.message.results, new.at)
+        answer_copies(db, values | {"handed": None}, new.message.results, new.at, asked=asked)
 
 
 _CHAT = "chatcmpl-"
