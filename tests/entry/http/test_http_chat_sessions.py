@@ -280,6 +280,17 @@ async def test_a_session_key_names_a_conversation_of_one_api_key(tmp_path: Path)
         assert third.headers["x-hermes-session-id"] != first.headers["x-hermes-session-id"]
 
 
+async def test_a_new_session_key_takes_the_history_that_came_with_it(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("Hello, Ann."), say("Ann."), say("Bob.")) as (door, model):
+        named = {"X-Hermes-Session-Key": "kitchen"}
+        talk = ("Before", agent_said("Yes"), "I am Ann.")
+        first = await ask(door.client, *talk, headers=named)
+        assert history(model) == ["Before", "Yes", "I am Ann."]
+        second = await ask(door.client, "Other", agent_said("No"), "Who am I?", headers=named)
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["Before", "Yes", "I am Ann.", "Hello, Ann.", "Who am I?"]
+
+
 async def test_sessions_of_others_are_out_of_reach(tmp_path: Path) -> None:
     async with door_with(tmp_path, say("Mine.")) as (door, model):
         own = await ask(door.client, "Hi")

@@ -206,7 +206,8 @@ async def session_choice(
         message = "X-Hermes-Session-Id and X-Hermes-Session-Key cannot be used together."
         raise Problem(400, message, code="conflicting_headers", param="X-Hermes-Session-Key")
     if headers.session_key is not None:
-        return SessionChoice(key=session_key_of(agent_id, call.caller.key_id, headers.session_key))
+        key = session_key_of(agent_id, call.caller.key_id, headers.session_key)
+        return SessionChoice(key=key, opened=await call.context.ledger.session_for_key(key) is None)
     if headers.session_id is None:
         return SessionChoice()
     session_id, param = headers.session_id, "X-Hermes-Session-Id"

@@ -214,9 +214,9 @@ class RunOpening:
     def _session(self, db: Connection) -> tuple[str, bool]:
         """Return the session of the run, and whether it is a branch made for it."""
         choice = self._new.choice
-        if choice.opened and one(db, "sessions.get", (choice.session_id,)) is None:
-            return self._own_session(db), False
         if choice.session_id is not None:
+            if choice.opened and one(db, "sessions.get", (choice.session_id,)) is None:
+                return self._own_session(db), False
             check_session(db, choice.session_id)
             return choice.session_id, False
         if choice.after_run is not None:
