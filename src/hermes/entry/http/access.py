@@ -28,6 +28,8 @@ OPEN_STATES = tuple(state for state in RunState if state.open)
 RECENT_RUNS = 100
 """Ended runs of a key that are looked at: one may have ended with a question that waits."""
 FACT = "instructions"
+SYSTEM_ITEMS = "system_items"
+"""The fact of a session that holds the system messages of its conversation, each with `text`."""
 T = TypeVar("T")
 AnyCall = Call[Any, Any]
 
@@ -232,7 +234,9 @@ async def waiting_session(call: AnyCall, agent_id: str, call_ids: Iterable[str])
 
 async def kept_instructions(ledger: SessionStore, session_id: str) -> str:
     kept = await ledger.recall(session_id, FACT)
-    return kept if isinstance(kept, str) else ""
+    items = await ledger.recall(session_id, SYSTEM_ITEMS) or ()
+    texts = [kept if isinstance(kept, str) else "", *(each["text"] for each in items)]
+    return "\n\n".join(filter(None, texts))
 
 
 # -- runs and approvals ------------------------------------------------------------

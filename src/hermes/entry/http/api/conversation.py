@@ -182,6 +182,8 @@ class Utterance(Struct, frozen=True, kw_only=True):
 class Conversation(Struct, frozen=True, kw_only=True):
     """What a request says, taken apart."""
 
+    system: tuple[Utterance, ...] = ()
+    """System and developer messages, whose texts are the instructions."""
     instructions: str = ""
     earlier: tuple[Utterance, ...] = ()
     """Everything before the input, including `results`."""
@@ -522,8 +524,10 @@ def _taken_apart(read: Sequence[Utterance], *, strict: bool) -> Conversation:
     talk = [said for said in read if said.role not in SYSTEM]
     earlier = talk[: _last(talk, "user")]
     new = talk[len(earlier) :]
+    system = tuple(said for said in read if said.role in SYSTEM and not said.empty)
     return Conversation(
-        instructions=joined(said.text for said in read if said.role in SYSTEM),
+        system=system,
+        instructions=joined(said.text for said in system),
         earlier=_matched(earlier) if strict else _completed(earlier),
         results=tuple(one for one in earlier[_last(earlier, "tool") :] if not one.ours),
         asked=tuple(new),
