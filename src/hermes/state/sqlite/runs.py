@@ -215,7 +215,7 @@ class RunOpening:
         """Return the session of the run, and whether it is a branch made for it."""
         choice = self._new.choice
         if choice.session_id is not None:
-            if choice.opened and one(db, "sessions.get", (choice.session_id,)) is None:
+            if choice.opened and self._is_new(db, choice.session_id):
                 return self._own_session(db), False
             check_session(db, choice.session_id)
             return choice.session_id, False
@@ -229,6 +229,15 @@ class RunOpening:
         session_id = self._own_session(db)
         change(db, "sessions.bind_key", (choice.key, session_id, self._new.at))
         return session_id, False
+
+    def _is_new(self, db: Connection, session_id: str) -> bool:
+        """Tell whether a session has yet to be opened; another key may just have done that."""
+        found = one(db, "sessions.get", (session_id,))
+        if found is None:
+            return True
+        if _owner(found["user_id"]) != _owner(self._new.session.user_id):
+            raise Conflict("This session id was taken a moment ago.", hint="Send it again.")
+        return False
 
     def _own_session(self, db: Connection) -> str:
         new = self._new
@@ -308,6 +317,11 @@ def _ends(key_id: str, agent_id: str, digest: str) -> str:
     """Return under what the end of a request is found: 96 bits are enough for equality."""
     said = f"{key_id}\0{agent_id}\0{digest}".encode()
     return urlsafe_b64encode(hashlib.sha256(said).digest()[:12]).decode()
+
+
+def _owner(user_id: str | None) -> str:
+    """Return the key of a session, without the person that it was opened for."""
+    return (user_id or "").partition("/")[0]
 
 
 def _folded_run(row: Row) -> Run:
