@@ -1,6 +1,7 @@
 """Questions put as text: the real `openai` package, and what Open WebUI sends, at a gateway."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def _clean(*names: str) -> list[Step]:
 
 
 def _script() -> Script:
-    rules = [Rule(contains=f"clean {name}", steps=_clean(name)) for name in "abcdefghijkl"]
+    rules = [Rule(contains=f"clean {name}", steps=_clean(name)) for name in "abcdefghijklnopqr"]
     rules += [
         Rule(contains="both", steps=_clean("one", "two")),
         Rule(
@@ -77,9 +78,12 @@ def folder(world: ClientWorld, name: str) -> Path:
 class WebChat:
     """A chat of a web interface: the whole history each time, streamed or not."""
 
-    def __init__(self, client: AsyncOpenAI, *, stream: bool, **headers: str) -> None:
+    def __init__(
+        self, client: AsyncOpenAI, *, stream: bool, user: str | None = None, **headers: str
+    ) -> None:
         self.client = client
         self.stream = stream
+        self.more: Any = {"user": user} if user else {}
         self.headers = headers
         self.messages: list[Any] = [{"role": "system", "content": "You live in a web page."}]
         self.sessions: list[str] = []
@@ -90,6 +94,7 @@ class WebChat:
             model="hermes",
             messages=self.messages,
             stream=self.stream,
+            **self.more,
             extra_headers={name.replace("_", "-"): each for name, each in self.headers.items()},
         )
         self.sessions.append(raw.headers["x-hermes-session-id"])
@@ -253,6 +258,63 @@ async def test_a_key_that_may_not_approve_is_told_who_can(
         assert not there.exists()
 
 
+@pytest.mark.parametrize(
+    ("first", "told"), [("yes", "[no output]"), ("no", "The user refused this")]
+)
+async def test_an_answer_that_is_given_again_does_not_change_what_was_done(
+    world: ClientWorld, client: AsyncOpenAI, first: str, told: str
+) -> None:
+    name = {"yes": "p", "no": "q"}[first]
+    there, chat = folder(world, name), WebChat(client, stream=False)
+    await chat.say(f"Please clean {name}")
+    question = list(chat.messages)
+    await chat.say(first)
+    assert there.exists() is (first == "no")
+    chat.messages = question
+    await chat.say("yes")
+    assert len(set(chat.sessions)) == 2, "the answer is another one: a branch"
+    seen = world.asked(f"clean {name}")[-1].raw.decode()
+    assert "did not answer" not in seen
+    results = [each for each in json.loads(seen)["messages"] if each["role"] == "tool"]
+    assert len(results) == 1
+    assert told in results[0]["content"]
+
+
+async def test_nobody_consents_for_somebody_else_or_in_another_chat(
+    world: ClientWorld, client: AsyncOpenAI
+) -> None:
+    there, alice = folder(world, "n"), WebChat(client, stream=False, user="alice")
+    asked = await alice.say("Please clean n")
+    assert ASKS in asked
+    quoted = {"role": "assistant", "content": f"(`{asked.rpartition('(`')[2]}"}
+    for user in ("bob", None, "alice"):
+        for words in (alice.messages, [{"role": "user", "content": "Something else"}, quoted]):
+            if (user, words) == ("alice", alice.messages):
+                continue
+            other = WebChat(client, stream=False, user=user)
+            other.messages = list(words)
+            assert await other.say("yes") != "It is clean."
+            assert other.sessions != alice.sessions
+    assert there.exists()
+    assert await alice.say("yes") == "It is clean."
+    assert not there.exists()
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+async def test_a_client_that_hides_the_id_of_a_question_or_more_can_answer_it(
+    world: ClientWorld, client: AsyncOpenAI, hidden: bool
+) -> None:
+    name = "ro"[hidden]
+    there, chat = folder(world, name), WebChat(client, stream=True)
+    asked = await chat.say(f"Please clean {name}")
+    text, mark, token = asked.rpartition("(`appr_")
+    chat.messages[-1]["content"] = text.rstrip() if hidden else f"It asks: {mark}{token}"
+    assert await chat.say("yes") == "It is clean."
+    assert not there.exists()
+    assert await chat.say("thanks") == "Any time."
+    assert len(set(chat.sessions)) == 1
+
+
 @pytest.mark.parametrize("wanted", ["text", "reasoning"])
 async def test_progress_as_text_or_reasoning(client: AsyncOpenAI, wanted: str) -> None:
     stream = await client.chat.completions.create(
@@ -294,6 +356,58 @@ async def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
             assert not there.exists()
             assert await chat.say("thanks") == "Any time."
         assert len(set(chat.sessions)) == 1
+
+
+async def test_a_question_does_not_hold_up_a_restart(tmp_path: Path) -> None:
+    patient = {**LOCAL, "agent": {"restart_drain_timeout": 60}}
+    async with (
+        FakeModelServer(_script()) as model,
+        running_api(tmp_path, model.base_url, **patient) as gateway,
+    ):
+        world = ClientWorld(gateway, model)
+        there = folder(world, "l")
+        async with AsyncOpenAI(api_key=KEY, base_url=world.base_url) as client:
+            chat = WebChat(client, stream=False)
+            assert ASKS in await chat.say("Please clean l")
+        for _ in range(2):  # also one that waited for the question already
+            async with asyncio.timeout(10):
+                assert await gateway.stop() == 0
+            await gateway.start()
+        async with AsyncOpenAI(api_key=KEY, base_url=f"{gateway.url}/v1", timeout=30) as client:
+            chat.client = client
+            assert await chat.say("yes") == "It is clean."
+        assert not there.exists()
+        assert len(set(chat.sessions)) == 1
+
+
+async def _again_and_again(client: AsyncOpenAI) -> None:
+    while True:
+        await WebChat(client, stream=False).say("list")
+
+
+async def test_what_works_beside_a_question_has_its_time(tmp_path: Path) -> None:
+    patient = {**LOCAL, "agent": {"restart_drain_timeout": 60}}
+    slow = Rule(contains="slowly", steps=[Step(text="Slowly done.", stall="middle")])
+    script = Script(rules=[slow, *_script().rules], default=Step(text="Hello."))
+    async with (
+        asyncio.timeout(60),
+        FakeModelServer(script) as model,
+        running_api(tmp_path, model.base_url, **patient) as gateway,
+        AsyncOpenAI(api_key=KEY, base_url=f"{gateway.url}/v1", max_retries=0) as client,
+    ):
+        world = ClientWorld(gateway, model)
+        folder(world, "l")
+        chat, other = WebChat(client, stream=False), WebChat(client, stream=False)
+        assert ASKS in await chat.say("Please clean l")
+        async with asyncio.TaskGroup() as group:
+            answer = group.create_task(other.say("Go slowly"))
+            await world.until_asked("slowly")
+            ends = group.create_task(gateway.stop())
+            with pytest.raises(openai.InternalServerError, match="stopping"):
+                await _again_and_again(client)
+            model.release()
+        assert answer.result() == "Slowly done."
+        assert ends.result() == 0
 
 
 async def test_an_expired_question_is_said_so(tmp_path: Path) -> None:

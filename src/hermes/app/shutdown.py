@@ -64,9 +64,12 @@ log = logging.getLogger(__name__)
 
 
 async def let_turns_end(gateway: Gateway, stop: StopSignals, patience: float) -> None:
-    """Wait until no turn runs, so many seconds at most; a second signal ends the wait."""
+    """Wait until no turn runs, so many seconds at most; a second signal ends the wait.
+
+    A turn that waits for a person does not run: it waits on after the next start.
+    """
     waits = [
-        asyncio.ensure_future(gateway.drained()),
+        asyncio.ensure_future(gateway.at_rest()),
         asyncio.ensure_future(stop.at_once.wait()),
     ]
     try:

@@ -54,6 +54,11 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
 
 
+def is_about(asked: str, call_id: str) -> bool:
+    """Tell whether something was asked for a call, or for one that it makes itself."""
+    return asked == call_id or asked.startswith(f"{call_id}:")
+
+
 def granted_by(request: ApprovalRequest) -> str:
     """Return what `session` and `always` allow from now on; empty: nothing."""
     rule = request.pattern

@@ -56,7 +56,7 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     """This one; `NotFound` if there is none."""
     opened: bool = False
-    """The session is opened under that id if there is none."""
+    """There is none yet under that id or key: the session is opened, with a history if one came."""
     key: str | None = None
     """The one this session key points at; a new one is bound to it if there is none."""
     after_run: str | None = None

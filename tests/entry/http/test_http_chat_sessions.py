@@ -22,6 +22,7 @@ from fakes.http_door import KEY, HttpDoor
 from hermes.control.runs.runs import Runs
 from hermes.domain.messages import UserMessage, content_text
 from hermes.domain.ports.ledger import SearchQuery
+from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Sessions
@@ -147,6 +148,97 @@ async def test_an_answer_that_the_client_stopped_goes_on_in_its_session(tmp_path
         assert session_of(second) == run.session_id
 
 
+NOTHING_SAID: Any = [(), ({"role": "assistant", "content": ""},), ({"role": "assistant"},)]
+
+
+@pytest.mark.parametrize("between", NOTHING_SAID)
+async def test_a_turn_that_was_stopped_before_its_first_word_is_gone_on_from(
+    tmp_path: Path, between: Any
+) -> None:
+    tools, started, never = ScriptedTools(), asyncio.Event(), asyncio.Event()
+    tools.add("wait", waits(started, never))
+    script = (say("Hello."), calls(call("wait")), say("Fine."), say("Bye."), say("Other."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, model):
+        first = await ask(door.client, "Hi")
+        start = ("Hi", agent_said("Hello."), "Do it")
+        await leave_at(door, started, body(*start, stream=True))
+        second = await ask(door.client, *start, *between, "Is it done?")
+        assert session_of(second) == session_of(first)
+        assert history(model)[:3] == ["Hi", "Hello.", "Do it"]
+        assert "cut off" in history(model)[-2]
+        assert history(model)[-1] == "Is it done?"
+        onward = (*start, *between, "Is it done?", agent_said("Fine."), "Thanks")
+        assert session_of(await ask(door.client, *onward)) == session_of(first)
+        again = await ask(door.client, *start, *between, "What now?")
+        branch = await door.ledger.session(session_of(again))
+        assert branch is not None
+        assert branch.parent_id == session_of(first)
+        assert "cut off" in history(model)[-2]
+
+
+async def test_the_first_question_of_a_chat_may_be_the_one_that_was_stopped(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    script = (Reply(pieces=(), before_end=never), say("Fine."), say("Mine."), say("Hers."))
+    async with door_with(tmp_path, *script) as (door, model):
+        await leave(door, model, body("Think", stream=True))
+        assert await ended_run(door) is RunState.INCOMPLETE
+        [run] = await door.ledger.runs(RunQuery())
+        second = await ask(door.client, "Think", "Faster,", "please")
+        assert session_of(second) == run.session_id
+        assert history(model) == ["Think", "Faster,\n\nplease"]
+        other = await ask(door.client, "Thunk", "Faster,", "please")
+        hers = await ask(door.client, "Think", "Faster,", "please", user="ann")
+        assert len({session_of(each) for each in (second, other, hers)}) == 3
+
+
+async def test_a_question_that_no_turn_had_is_asked_with_the_next_one(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("Hello."), say("Fine."), say("Bye.")) as (door, model):
+        first = await ask(door.client, "Hi")
+        lost = ("Hi", agent_said("Hello."), "Are you well?", agent_said(""), "Well?")
+        second = await ask(door.client, *lost)
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["Hi", "Hello.", "Are you well?\n\nWell?"]
+        third = await ask(door.client, *lost, agent_said("Fine."), "Thanks")
+        assert session_of(third) == session_of(first)
+
+
+async def test_a_turn_that_failed_is_gone_on_from(tmp_path: Path) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a cat"))
+    broken = ModelFailure(FailureKind.AUTH, "The key was refused.")
+    script = (calls(call("look")), broken, say("A cat."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, model):
+        first = await ask(door.client, "Look")
+        assert first.status_code == 502
+        second = await ask(door.client, "Look", agent_said(""), "And?")
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["Look", "", "a cat", "And?"]
+
+
+async def test_a_client_that_may_retry_goes_on_before_its_turn_has_ended(tmp_path: Path) -> None:
+    tools, started, never = ScriptedTools(), asyncio.Event(), asyncio.Event()
+    tools.add("wait", waits(started, never))
+    script = (calls(call("wait")), say("Fine."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, _):
+        await leave_at(door, started, body("Do it"), **{"x-stainless-retry-count": "0"})
+        [run] = await door.ledger.runs(RunQuery())
+        async with asyncio.timeout(4):
+            second = await ask(door.client, "Do it", "Well?")
+        assert session_of(second) == run.session_id
+
+
+async def leave_at(
+    door: HttpDoor, moment: asyncio.Event, request: dict[str, Any], **headers: str
+) -> None:
+    """Send a request, and close the connection at a moment."""
+    leaving = await door.with_key(KEY)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(leaving.post(PATH, json=request, headers=headers))
+        await moment.wait()
+        task.cancel()
+    await leaving.aclose()
+
+
 async def test_nobody_answers_a_call_in_the_session_of_another_key(tmp_path: Path) -> None:
     script = (calls(call("weather")), say("Mine."))
     async with door_with(tmp_path, *script) as (door, _):
@@ -188,19 +280,62 @@ async def test_a_session_key_names_a_conversation_of_one_api_key(tmp_path: Path)
         assert third.headers["x-hermes-session-id"] != first.headers["x-hermes-session-id"]
 
 
+async def test_a_new_session_key_takes_the_history_that_came_with_it(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("Hello, Ann."), say("Ann."), say("Bob.")) as (door, model):
+        named = {"X-Hermes-Session-Key": "kitchen"}
+        talk = ("Before", agent_said("Yes"), "I am Ann.")
+        first = await ask(door.client, *talk, headers=named)
+        assert history(model) == ["Before", "Yes", "I am Ann."]
+        second = await ask(door.client, "Other", agent_said("No"), "Who am I?", headers=named)
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["Before", "Yes", "I am Ann.", "Hello, Ann.", "Who am I?"]
+
+
 async def test_sessions_of_others_are_out_of_reach(tmp_path: Path) -> None:
-    async with door_with(tmp_path, say("Mine.")) as (door, model):
-        own = await ask(door.client, "Hi")
+    async with door_with(tmp_path, say("Mine."), say("Yours.")) as (door, model):
+        own = await ask(door.client, "My secret")
         _, secret = await door.new_key("other")
         other = await door.with_key(secret)
         answer = await ask(other, "Hi", headers={"X-Hermes-Session-Id": session_of(own)})
-        assert answer.status_code == 404
-        assert answer.json()["error"]["code"] == "session_not_found"
-        assert len(model.requests) == 1
+        assert text_of(answer) == "Yours."
+        assert session_of(answer) != session_of(own)
+        assert history(model) == ["Hi"]
+        assert len(await door.ledger.history(session_of(own))) == 2
+
+
+async def test_two_keys_may_choose_the_same_session_id(tmp_path: Path) -> None:
+    script = (say("Ann it is."), say("Bob it is."), say("Bob."), say("Ann."), say("Still Bob."))
+    async with door_with(tmp_path, *script) as (door, model):
+        named, (_, secret) = {"X-Hermes-Session-Id": "main-1"}, await door.new_key("other")
+        bob = await door.with_key(secret)
+        ann_first = await ask(door.client, "I am Ann.", headers=named)
+        talk = ("Before", agent_said("Yes"), "I am Bob.")
+        bob_first = await ask(bob, *talk, headers=named)
+        assert history(model) == ["Before", "Yes", "I am Bob."]
+        bob_second = await ask(bob, "Who am I?", headers=named)
+        assert history(model) == ["Before", "Yes", "I am Bob.", "Bob it is.", "Who am I?"]
+        assert session_of(bob_second) == session_of(bob_first)
+        assert session_of(ann_first) == "main-1" != session_of(bob_first)
+        await ask(door.client, "Who am I?", headers=named)
+        assert history(model) == ["I am Ann.", "Ann it is.", "Who am I?"]
+        await door.ledger.delete_session("main-1")
+        again = await ask(bob, "And now?", headers=named)
+        assert session_of(again) == session_of(bob_first), "a name stays what it was"
+
+
+async def test_a_retry_finds_its_run_under_an_id_that_another_key_has(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("One."), say("Two."), say("Three.")) as (door, model):
+        named, (_, secret) = {"X-Hermes-Session-Id": "main-1"}, await door.new_key("other")
+        bob = await door.with_key(secret)
+        await ask(door.client, "Hi", headers=named)
+        first = await ask(bob, "Pay", headers=named)
+        again = await ask(bob, "Pay", headers={**named, "X-Stainless-Retry-Count": "1"})
+        assert again.headers["x-hermes-run-id"] == first.headers["x-hermes-run-id"]
+        assert len(model.requests) == 2
 
 
 async def test_a_session_is_opened_under_the_id_that_a_client_chose(tmp_path: Path) -> None:
-    async with door_with(tmp_path, say("Hello, Ann."), say("Ann."), say("Who?")) as (door, model):
+    async with door_with(tmp_path, say("Hello, Ann."), say("Ann.")) as (door, model):
         named = {"X-Hermes-Session-Id": "notebook-1"}
         talk = ("Before", agent_said("Yes"), "I am Ann.")
         first = await ask(door.client, *talk, headers=named)
@@ -209,11 +344,7 @@ async def test_a_session_is_opened_under_the_id_that_a_client_chose(tmp_path: Pa
         second = await ask(door.client, "Who am I?", headers=named)
         assert session_of(second) == "notebook-1"
         assert history(model) == ["Before", "Yes", "I am Ann.", "Hello, Ann.", "Who am I?"]
-        session = await door.ledger.session("notebook-1")
-        assert session is not None
-        _, secret = await door.new_key("other")
-        foreign = await ask(await door.with_key(secret), "Hi", headers=named)
-        assert foreign.status_code == 404
+        assert await door.ledger.session("notebook-1") is not None
 
 
 @pytest.mark.parametrize("odd", ["../etc", "a b", ".x"])

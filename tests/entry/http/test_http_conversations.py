@@ -43,7 +43,7 @@ async def test_a_conversation_is_created_continued_listed_and_deleted(tmp_path: 
         listed = [item async for item in client.conversations.items.list(made.id, order="asc")]
         said: list[Any] = [item.to_dict()["content"] for item in listed]
         texts = [content[0]["text"] for content in said]
-        assert texts == ["I like blue.", "Noted.", "Which?", "Blue."]
+        assert texts == ["Be brief.", "I like blue.", "Noted.", "Which?", "Blue."]
         changed = await client.conversations.update(made.id, metadata={"topic": "art"})
         assert changed.metadata == {"topic": "art"}
         assert (await client.conversations.retrieve(made.id)).metadata == {"topic": "art"}
@@ -51,7 +51,7 @@ async def test_a_conversation_is_created_continued_listed_and_deleted(tmp_path: 
         [new] = (await client.conversations.items.create(made.id, items=added)).data
         seen = await client.conversations.items.retrieve(new.id or "", conversation_id=made.id)
         assert seen.to_dict() == new.to_dict()
-        await client.conversations.items.delete(listed[0].id or "", conversation_id=made.id)
+        await client.conversations.items.delete(listed[1].id or "", conversation_id=made.id)
         await client.responses.create(model="hermes", input="Now?", conversation=made.id)
         assert "I like blue." not in str(model.requests[-1].messages)
         assert "And red." in str(model.requests[-1].messages)
@@ -62,6 +62,36 @@ async def test_a_conversation_is_created_continued_listed_and_deleted(tmp_path: 
         with pytest.raises(openai.NotFoundError) as gone:
             await client.responses.create(model="hermes", input="x", conversation=made.id)
         assert gone.value.code == "conversation_not_found"
+
+
+async def test_system_messages_are_items_too(tmp_path: Path) -> None:
+    model = ScriptedModel(default=say("Ay."))
+    async with openai_at(tmp_path, model) as (_, client):
+        made = await client.conversations.create(items=[user("Hi")])  # type: ignore[list-item]
+        brief: Any = {"role": "developer", "content": "Be brief."}
+        rude: Any = {"type": "message", "role": "system", "content": "Be rude."}
+        [first] = (await client.conversations.items.create(made.id, items=[brief])).data
+        both = await client.conversations.items.create(made.id, items=[rude, user("Well?")])  # type: ignore[list-item]
+        listed = [item async for item in client.conversations.items.list(made.id, order="asc")]
+        shown: list[Any] = [item.to_dict() for item in listed]
+        assert [(each["role"], each["content"][0]["text"]) for each in shown] == [
+            ("user", "Hi"),
+            ("developer", "Be brief."),
+            ("system", "Be rude."),
+            ("user", "Well?"),
+        ]
+        assert shown[1] == first.to_dict()
+        assert shown[2:] == [item.to_dict() for item in both.data]
+        one = await client.conversations.items.retrieve(first.id or "", conversation_id=made.id)
+        assert one.to_dict() == first.to_dict()
+        await client.responses.create(model="hermes", input="So?", conversation=made.id)
+        assert "Be brief.\n\nBe rude." in model.requests[-1].system
+        await client.conversations.items.delete(listed[2].id or "", conversation_id=made.id)
+        await client.responses.create(model="hermes", input="Now?", conversation=made.id)
+        assert "Be brief." in model.requests[-1].system
+        assert "Be rude." not in model.requests[-1].system
+        left = [item async for item in client.conversations.items.list(made.id)]
+        assert listed[2].id not in [item.id for item in left]
 
 
 async def test_calls_are_items_and_go_with_their_results(tmp_path: Path) -> None:

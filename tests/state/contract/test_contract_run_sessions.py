@@ -4,13 +4,14 @@ import asyncio
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fakes.ledgers import after, answer_run, arrival, ended_as, new_run, reply, say, texts, turn
 from fakes.ledgers import session as a_session
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.messages import InputKind, Message, ToolMessage, UserMessage
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.runs import RunState, SessionChoice
+from hermes.domain.runs import NewRun, RunState, SessionChoice
 from hermes.domain.session import Lineage, Session
 from hermes.domain.turn import TurnState
 
@@ -205,3 +206,16 @@ async def test_a_refused_branch_leaves_nothing_behind(ledger: Ledger) -> None:
         await ledger.open_run(taken)
     assert await ledger.run("r3") is None
     assert (await ledger.stats()).sessions == 1
+
+
+async def test_an_id_that_two_keys_choose_at_once_is_that_of_the_first(ledger: Ledger) -> None:
+    def choosing(run_id: str, key_id: str) -> NewRun:
+        new = new_run(run_id, key_id=key_id, choice=SessionChoice(session_id="mine", opened=True))
+        return replace(new, session=replace(new.session, id="mine", user_id=f"key:{key_id}"))
+
+    first = await ledger.open_run(choosing("r1", "k1"))
+    again = await ledger.open_run(choosing("r2", "k1"))
+    assert first.run.session_id == again.run.session_id == "mine"
+    with pytest.raises(Conflict, match="taken a moment ago"):
+        await ledger.open_run(choosing("r3", "k2"))
+    assert await ledger.run("r3") is None

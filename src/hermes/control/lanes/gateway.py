@@ -27,6 +27,7 @@ from hermes.agent.executor import (
 from hermes.control.door import Doors
 from hermes.control.lanes.batches import user_message
 from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort, explained
+from hermes.control.lanes.pauses import pauses
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.events import ToolFinished, ToolStarted, TurnJob, TurnStream
 from hermes.domain.ids import new_session_id, new_turn_id
@@ -99,6 +100,8 @@ def too_old(turn: Turn, now: float) -> TurnError:
 LARGE = 65_536
 """Characters; more are searched for secrets in a thread."""
 AFTER_TURN_SECONDS = 0.3
+REST_SECONDS = 0.1
+"""How often it is looked whether turns still do anything, while the process wants to end."""
 UNKNOWN_SESSION = ""
 BLOCKED = TurnError(
     code="blocked",
@@ -372,6 +375,24 @@ class Gateway:
         """Return once no session has anything to do."""
         while self._lane_tasks:
             await asyncio.wait(set(self._lane_tasks))
+
+    async def at_rest(self) -> None:
+        """Return once no session has anything to do but wait for a person."""
+        while self._lane_tasks and not await self._only_waits():
+            await asyncio.wait(set(self._lane_tasks), timeout=REST_SECONDS)
+
+    async def _only_waits(self) -> bool:
+        try:
+            states = {turn.id: turn.state for turn in await self.ledger.open_turns()}
+            for lane in tuple(self._lanes.values()):
+                turn = lane.current
+                if turn is None or states.get(turn.turn_id) is not TurnState.WAITING:
+                    return False
+                if not await pauses(self.ledger, turn):
+                    return False
+        except HermesError:
+            return False  # what cannot be looked up counts as work
+        return True
 
     async def suspend(self) -> None:
         """Stop all lanes where they are; their turns stay open for the next start."""

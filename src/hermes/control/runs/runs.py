@@ -191,6 +191,9 @@ MAX_REFUSED = 1000
 POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 
+STOPPING_SECONDS = 5.0
+"""How long the end of a turn is waited for that was told to stop."""
+
 OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
@@ -368,6 +371,23 @@ class Runs(Follower):
             self._left.discard(run.id)
         if live.joined == joined:
             await self.stop(run, left=True)
+
+    async def left_behind(self, run: Run) -> Run:
+        """Return a run as it ended if its client has left it; whoever goes on does not retry.
+
+        Others, and those that take too long to end, are returned as they are.
+        """
+        live = self._live.get(run.id)
+        if live is None:
+            return run
+        if run.id in self._left:
+            await self.stop(run, left=True)
+        if not (live.left or self._gateway.stopping(run.session_id)):
+            return run
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOPPING_SECONDS):
+                return await self.wait(run)
+        return run
 
     def later(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         """Do something in a while, unless this process has stopped by then."""

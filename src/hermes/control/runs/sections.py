@@ -13,13 +13,14 @@ client sends back as its history. Progress of tools, if wanted as text or reason
 too, as messages of their own.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Literal
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from hermes.domain.approvals import ApprovalKind, ApprovalRequest
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest, is_about
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -42,6 +43,7 @@ from hermes.domain.wording import one_line, visible
 
 PROGRESS_CHARS = 120
 Progress = Literal["text", "reasoning"]
+_ID = re.compile(r"\s*\(`appr_[0-9a-f]{24}`\)\s*\Z")
 
 
 class TurnSection(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,11 +67,6 @@ def section_of(run: Run) -> TurnSection | None:
     return convert(kept, TurnSection) if kept else None
 
 
-def _is_about(asked: str, call_id: str) -> bool:
-    """Tell whether something was asked for a call, or for one that it makes itself."""
-    return asked == call_id or asked.startswith(f"{call_id}:")
-
-
 def fenced(text: str) -> str:
     """Put a text into a code block that it cannot end itself."""
     longest = max((len(run) for run in _backticks(text)), default=0)
@@ -84,7 +81,7 @@ def _backticks(text: str) -> Iterable[str]:
 def question_text(
     request: ApprovalRequest, redact: Callable[[str], str], *, may_answer: bool = True
 ) -> str:
-    """Return what a client without our events is asked; its id makes the answer find it."""
+    """Return what a client without our events is asked; its id tells it from others like it."""
     subject, reason = visible(redact(request.subject)), visible(redact(request.reason))
     if request.kind is ApprovalKind.QUESTION:
         listed = (f"{n}. {visible(each)}" for n, each in enumerate(request.choices, start=1))
@@ -98,7 +95,17 @@ def question_text(
             "The key of this program may not answer that. Whoever runs Hermes can, or a program "
             f"whose key may approve, at `/v1/approvals/{request.id}`; then say anything here."
         )
-    return "\n\n".join(filter(None, (*parts, f"(`{request.id}`)")))
+    return "\n\n".join(filter(None, (*parts, id_mark(request))))
+
+
+def id_mark(request: ApprovalRequest) -> str:
+    """Return what a question ends with."""
+    return f"(`{request.id}`)"
+
+
+def without_id(text: str) -> str:
+    """Return a text that ends with a question as clients have it that hide the id."""
+    return _ID.sub("", text)
 
 
 class SectionStream(TurnStream):
@@ -164,7 +171,7 @@ class SectionStream(TurnStream):
         self.emit(replace(event, earlier=()))
 
     def _asks_in(self, message: AssistantMessage) -> bool:
-        return any(_is_about(self._section.after_call, call.id) for call in message.tool_calls)
+        return any(is_about(self._section.after_call, call.id) for call in message.tool_calls)
 
     def _begin_behind(self, message: AssistantMessage) -> None:
         """Begin with the call that was asked about, and those after it."""
@@ -172,7 +179,7 @@ class SectionStream(TurnStream):
             return
         self._begun = True
         self._note()
-        asked = [_is_about(self._section.after_call, call.id) for call in message.tool_calls]
+        asked = [is_about(self._section.after_call, call.id) for call in message.tool_calls]
         calls = message.tool_calls[asked.index(True) :]
         done = AssistantMessage(tool_calls=calls, finish=message.finish)
         self.emit(MessageCompleted(message_id=0, message=done))
@@ -263,8 +270,8 @@ def retold_section(
         if reached and isinstance(event, TextDelta | ReasoningDelta | MessageCompleted):
             break
         if isinstance(event, MessageCompleted):
-            reached = any(_is_about(call_id, call.id) for call in event.message.tool_calls)
-        if not (isinstance(event, ToolFinished) and _is_about(call_id, event.call_id)):
+            reached = any(is_about(call_id, call.id) for call in event.message.tool_calls)
+        if not (isinstance(event, ToolFinished) and is_about(call_id, event.call_id)):
             stream.take(event)
     stream.end_with(asked)
     return [*stream.events[:-1], finished]

@@ -28,6 +28,8 @@ OPEN_STATES = tuple(state for state in RunState if state.open)
 RECENT_RUNS = 100
 """Ended runs of a key that are looked at: one may have ended with a question that waits."""
 FACT = "instructions"
+SYSTEM_ITEMS = "system_items"
+"""The fact of a session that holds the system messages of its conversation, each with `text`."""
 T = TypeVar("T")
 AnyCall = Call[Any, Any]
 
@@ -193,7 +195,15 @@ NEW_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}\Z")
 
 def session_key_of(agent_id: str, key_id: str, name: str) -> str:
     """Return the session key behind a name that a client chose: `X-Hermes-Session-Key`."""
-    chat_id = f"{key_id}/{name}"
+    return _key_of(agent_id, f"{key_id}/{name}")
+
+
+def own_id_key(agent_id: str, key_id: str, session_id: str) -> str:
+    """Return the session key behind an id that a client chose, and another one before it."""
+    return _key_of(agent_id, f"{key_id}#{session_id}")
+
+
+def _key_of(agent_id: str, chat_id: str) -> str:
     kind = ChatKind.PRIVATE
     return str(SessionKey(agent_id=agent_id, platform=PLATFORM, kind=kind, chat_id=chat_id))
 
@@ -206,17 +216,32 @@ async def session_choice(
         message = "X-Hermes-Session-Id and X-Hermes-Session-Key cannot be used together."
         raise Problem(400, message, code="conflicting_headers", param="X-Hermes-Session-Key")
     if headers.session_key is not None:
-        return SessionChoice(key=session_key_of(agent_id, call.caller.key_id, headers.session_key))
+        key = session_key_of(agent_id, call.caller.key_id, headers.session_key)
+        return SessionChoice(key=key, opened=await call.context.ledger.session_for_key(key) is None)
     if headers.session_id is None:
         return SessionChoice()
-    session_id, param = headers.session_id, "X-Hermes-Session-Id"
-    if await call.context.ledger.session(session_id) is None:
-        if not NEW_ID.match(session_id):
-            message = "A session id has letters, digits, and `.`, `_`, `:` or `-` inside."
-            raise Problem(400, message, code="invalid_header", param=param)
+    return await _by_id(call, agent_id, headers.session_id)
+
+
+async def _by_id(call: AnyCall, agent_id: str, session_id: str) -> SessionChoice:
+    """Return the session that a key means by an id: its own, or one that is opened for it.
+
+    An id is a name that programs choose, so that two keys may choose the same: what belongs to
+    another one is not in the way, nor out of reach; the second key has a session under this name.
+    """
+    ledger, param = call.context.ledger, "X-Hermes-Session-Id"
+    session = await ledger.session(session_id)
+    if session is not None and owns_session(call.caller, session):
+        check_agent(session, agent_id)
+        return SessionChoice(session_id=session_id)
+    if not NEW_ID.match(session_id):
+        message = "A session id has letters, digits, and `.`, `_`, `:` or `-` inside."
+        raise Problem(400, message, code="invalid_header", param=param)
+    key = own_id_key(agent_id, call.caller.key_id, session_id)
+    known = await ledger.session_for_key(key)
+    if session is None and known is None:
         return SessionChoice(session_id=session_id, opened=True)
-    check_agent(await reached_session(call, session_id, param), agent_id)
-    return SessionChoice(session_id=session_id)
+    return SessionChoice(key=key, opened=known is None)
 
 
 async def waiting_session(call: AnyCall, agent_id: str, call_ids: Iterable[str]) -> Session | None:
@@ -231,7 +256,9 @@ async def waiting_session(call: AnyCall, agent_id: str, call_ids: Iterable[str])
 
 async def kept_instructions(ledger: SessionStore, session_id: str) -> str:
     kept = await ledger.recall(session_id, FACT)
-    return kept if isinstance(kept, str) else ""
+    items = await ledger.recall(session_id, SYSTEM_ITEMS) or ()
+    texts = [kept if isinstance(kept, str) else "", *(each["text"] for each in items)]
+    return "\n\n".join(filter(None, texts))
 
 
 # -- runs and approvals ------------------------------------------------------------
@@ -259,15 +286,23 @@ async def retried_run(call: AnyCall) -> Run | None:
     if headers.idempotency_key or (headers.retry_count or "0").strip("0") == "":
         return None
     for run in await context.runs.retried(call.caller.key_id, call.fingerprint):
-        named = headers.session_id
-        if headers.session_key is not None:
-            key = session_key_of(run.agent_id, call.caller.key_id, headers.session_key)
-            bound = await context.ledger.session_for_key(key)
-            named = bound.id if bound else ""
-        if named in (None, run.session_id) and call.caller.owns(run.key_id, run.agent_id):
+        if await _means(call, run) and call.caller.owns(run.key_id, run.agent_id):
             context.runs.join(run)
             return run
     return None
+
+
+async def _means(call: AnyCall, run: Run) -> bool:
+    """Tell whether the session that a request names, if any, is that of a run."""
+    headers, key_id = call.headers, call.caller.key_id
+    if headers.session_key is not None:
+        key = session_key_of(run.agent_id, key_id, headers.session_key)
+    elif headers.session_id in (None, run.session_id):
+        return True
+    else:
+        key = own_id_key(run.agent_id, key_id, headers.session_id or "")
+    bound = await call.context.ledger.session_for_key(key)
+    return bound is not None and bound.id == run.session_id
 
 
 def run_headers(run: Run) -> dict[str, str]:

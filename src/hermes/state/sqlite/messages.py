@@ -52,6 +52,10 @@ MAX_MESSAGES = 20_000
 """Of all kept histories together."""
 MAX_TOP_UP = 200
 NOT_ANSWERED = "The client did not answer this call."
+NOT_KNOWN = (
+    "The result of this call is not known here. It may have been carried out, or may still be. "
+    "Check before you repeat it."
+)
 NEVER = 2**62
 """Larger than the id of any message."""
 
@@ -225,12 +229,32 @@ def answer_in_branch(db: Connection, origin: str, branch: NewSession) -> None:
 
 
 def answer_copies(
-    db: Connection, wanted: dict[str, Any], results: Sequence[ClientResult], at: float
+    db: Connection,
+    wanted: dict[str, Any],
+    results: Sequence[ClientResult],
+    at: float,
+    *,
+    asked: bool = False,
 ) -> None:
-    """Give the copied calls that `handed.unanswered` finds their results in a branch."""
+    """Give the copied calls that `handed.unanswered` finds their results in a branch.
+
+    `asked`: the branch begins where a person was asked. The calls were carried out or refused
+    after that, and what came of them is true in the branch as well.
+    """
+    given = {each.call_id for each in results}
     for row, call in _seated(many(db, "handed.unanswered", wanted)):
+        answer: Message = _answer(call, results)
+        if asked and call.id not in given:
+            since = one(db, "handed.result_of", (row["turn_id"], call.id))
+            answer = _not_known(call) if since is None else read_message(since).message
         seat = Seat(session_id=wanted["to"], seq=row["seq"], timestamp=at)
-        put_late(db, _answer(call, results), seat)
+        put_late(db, answer, seat)
+
+
+def _not_known(call: ToolCall) -> ToolMessage:
+    return ToolMessage(
+        call_id=call.id, name=call.name, content=NOT_KNOWN, outcome=ToolOutcome.UNKNOWN
+    )
 
 
 def _answer(call: ToolCall, results: Sequence[ClientResult]) -> ToolMessage:

@@ -214,9 +214,9 @@ class RunOpening:
     def _session(self, db: Connection) -> tuple[str, bool]:
         """Return the session of the run, and whether it is a branch made for it."""
         choice = self._new.choice
-        if choice.opened and one(db, "sessions.get", (choice.session_id,)) is None:
-            return self._own_session(db), False
         if choice.session_id is not None:
+            if choice.opened and self._is_new(db, choice.session_id):
+                return self._own_session(db), False
             check_session(db, choice.session_id)
             return choice.session_id, False
         if choice.after_run is not None:
@@ -229,6 +229,15 @@ class RunOpening:
         session_id = self._own_session(db)
         change(db, "sessions.bind_key", (choice.key, session_id, self._new.at))
         return session_id, False
+
+    def _is_new(self, db: Connection, session_id: str) -> bool:
+        """Tell whether a session has yet to be opened; another key may just have done that."""
+        found = one(db, "sessions.get", (session_id,))
+        if found is None:
+            return True
+        if _owner(found["user_id"]) != _owner(self._new.session.user_id):
+            raise Conflict("This session id was taken a moment ago.", hint="Send it again.")
+        return False
 
     def _own_session(self, db: Connection) -> str:
         new = self._new
@@ -253,7 +262,8 @@ class RunOpening:
                 _fold(db, earlier, row)
             return earlier.session_id, False
         assert earlier.through_seq is not None
-        self._branch(db, earlier.session_id, earlier.through_seq, row["through_id"])
+        asked = earlier.outcome.asked is not None
+        self._branch(db, earlier.session_id, earlier.through_seq, row["through_id"], asked=asked)
         return self._new.session.id, True
 
     def _go_on_in_chat(self, db: Connection, run_id: str) -> tuple[str, bool]:
@@ -267,7 +277,15 @@ class RunOpening:
         self._branch(db, end["session_id"], end["seq"], end["id"])
         return self._new.session.id, True
 
-    def _branch(self, db: Connection, session_id: str, through_seq: int, through_id: int) -> None:
+    def _branch(
+        self,
+        db: Connection,
+        session_id: str,
+        through_seq: int,
+        through_id: int,
+        *,
+        asked: bool = False,
+    ) -> None:
         new = self._new
         child = msgspec.structs.replace(new.session, parent_id=session_id, lineage=Lineage.BRANCH)
         insert_session(db, child)
@@ -276,7 +294,7 @@ class RunOpening:
         change(db, "runs.copy_messages", values)
         change(db, "sessions.copy_counters", values)
         change(db, "runs.set_next_seat", (through_seq + 1, child.id))
-        answer_copies(db, values | {"handed": None}, new.message.results, new.at)
+        answer_copies(db, values | {"handed": None}, new.message.results, new.at, asked=asked)
 
 
 _CHAT = "chatcmpl-"
@@ -299,6 +317,11 @@ def _ends(key_id: str, agent_id: str, digest: str) -> str:
     """Return under what the end of a request is found: 96 bits are enough for equality."""
     said = f"{key_id}\0{agent_id}\0{digest}".encode()
     return urlsafe_b64encode(hashlib.sha256(said).digest()[:12]).decode()
+
+
+def _owner(user_id: str | None) -> str:
+    """Return the key of a session, without the person that it was opened for."""
+    return (user_id or "").partition("/")[0]
 
 
 def _folded_run(row: Row) -> Run:

@@ -44,7 +44,8 @@ from hermes.entry.http.api.conversation import (
 )
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
 from hermes.entry.http.api.media import shown_batches, shown_events
-from hermes.entry.http.api.options import AnswerOptions, run_request, same_chat, turn_options
+from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options
+from hermes.entry.http.api.same_chat import same_chat
 from hermes.entry.http.endpoint import (
     STARTS_RUN,
     Answer,
@@ -244,9 +245,9 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
     options = replace(options, stream_calls=bool(body.stream))
     choice, digest = await _session(call, agent_id, talk), None
     if choice == SessionChoice():
-        digest, choice = talk.digest, await same_chat(call, agent_id, talk)
-        if talk.prefill:
-            digest = digest_of(talk.earlier[:-1])
+        digest = digest_of(talk.earlier[:-1]) if talk.prefill else talk.digest
+        found = await same_chat(call, agent_id, talk)
+        choice, talk = found.choice, found.talk
     given = await consent(call, agent_id, choice, talk)
     choice = given.choice
     named = call.headers.session_id is not None or call.headers.session_key is not None

@@ -7,12 +7,11 @@ to its request (`control/runs/sections.py`). Its next message in that chat decid
     anything else                          means no; the turn ends, and the message is a new one
     yes or no, but settled before          says so, and gets the rest of the turn
 
-The chat is known as always: by session, by `previous_response_id`, by the same history. The
-question ends with its id, so that clients that send everything each time in a form of their own
-are understood, too: the last words of the agent name what is answered.
+The chat is known as always: by session, by `previous_response_id`, by the same history. Only the
+key that asked decides, for the same person (`user`): what anybody else says there, and what is said
+elsewhere, is an ordinary message, whatever id it quotes.
 """
 
-import re
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -27,12 +26,12 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunQuery, SessionChoice
 from hermes.entry.http.access import OPEN_STATES, AnyCall
 from hermes.entry.http.api.conversation import Conversation, bad_value
+from hermes.entry.http.api.options import user_of
 from hermes.entry.http.errors import Problem
 
 MAX_REASON = 2000
 ANSWER = "answer"
 """Where a run keeps the answer that its request gives."""
-_NAMED = re.compile(r"\(`(appr_[0-9a-f]{24})`\)\s*\Z")
 _PROGRESS: dict[str, Progress] = {"text": "text", "reasoning": "reasoning"}
 
 
@@ -88,7 +87,7 @@ async def consent(
 ) -> TypedAnswer:
     """Tell what a request answers, if it goes on from a question."""
     given = TypedAnswer(choice=choice, section=wanted_section(call))
-    run = await _asking_run(call, agent_id, choice, talk)
+    run = await _asking_run(call, agent_id, choice)
     if run is None or run.outcome is None or run.outcome.asked is None:
         return given
     request, context = run.outcome.asked, call.context
@@ -140,29 +139,19 @@ def _check(call: AnyCall, answer: Answer) -> None:
         raise Problem(403, message, code="action_not_allowed")
 
 
-async def _asking_run(
-    call: AnyCall, agent_id: str, choice: SessionChoice, talk: Conversation
-) -> Run | None:
-    """Return the run that a request goes on from, if that ended with a question."""
-    ledger, asked = call.context.ledger, ""
+async def _asking_run(call: AnyCall, agent_id: str, choice: SessionChoice) -> Run | None:
+    """Return the run that a request goes on from, if its key and person asked there."""
+    ledger, session_id = call.context.ledger, choice.session_id
     if choice.after_run is not None:
-        return await ledger.run(choice.after_run)
-    session_id = None if choice.opened else choice.session_id
-    if choice.key is not None:
-        session = await ledger.session_for_key(choice.key)
-        session_id = session.id if session else None
-    last = talk.earlier[-1] if talk.earlier else None
-    if choice == SessionChoice() and last is not None and last.role == "assistant":
-        named = _NAMED.search(last.text)
-        approval = await ledger.approval(named[1]) if named else None
-        if approval is not None:
-            asked, session_id = approval.request.id, approval.request.session_id
-    if session_id is None:
+        run = await ledger.run(choice.after_run)
+    else:
+        if choice.key is not None:
+            session = await ledger.session_for_key(choice.key)
+            session_id = session.id if session else None
+        if session_id is None:
+            return None
+        newest = await ledger.runs(RunQuery(session_id=session_id, limit=1))
+        run = newest[0] if newest else None
+    if run is None or (run.key_id, run.agent_id) != (call.caller.key_id, agent_id):
         return None
-    newest = await ledger.runs(RunQuery(session_id=session_id, limit=10 if asked else 1))
-    for run in newest:
-        request = run.outcome.asked if run.outcome else None
-        own = call.caller.owns(run.key_id, run.agent_id) and run.agent_id == agent_id
-        if own and request is not None and asked in ("", request.id):
-            return run
-    return None
+    return run if run.request.get("user") == user_of(call.body) else None

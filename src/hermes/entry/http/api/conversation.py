@@ -182,11 +182,15 @@ class Utterance(Struct, frozen=True, kw_only=True):
 class Conversation(Struct, frozen=True, kw_only=True):
     """What a request says, taken apart."""
 
+    system: tuple[Utterance, ...] = ()
+    """System and developer messages, whose texts are the instructions."""
     instructions: str = ""
     earlier: tuple[Utterance, ...] = ()
     """Everything before the input, including `results`."""
     results: tuple[Utterance, ...] = ()
     """Tool results directly before the input."""
+    asked: tuple[Utterance, ...] = ()
+    """The messages of the user that are the input."""
     text: str = ""
     pictures: tuple[Picture, ...] = ()
 
@@ -520,10 +524,13 @@ def _taken_apart(read: Sequence[Utterance], *, strict: bool) -> Conversation:
     talk = [said for said in read if said.role not in SYSTEM]
     earlier = talk[: _last(talk, "user")]
     new = talk[len(earlier) :]
+    system = tuple(said for said in read if said.role in SYSTEM and not said.empty)
     return Conversation(
-        instructions=joined(said.text for said in read if said.role in SYSTEM),
+        system=system,
+        instructions=joined(said.text for said in system),
         earlier=_matched(earlier) if strict else _completed(earlier),
         results=tuple(one for one in earlier[_last(earlier, "tool") :] if not one.ours),
+        asked=tuple(new),
         text=joined(said.text for said in new),
         pictures=tuple(shown for said in new for shown in said.pictures),
     )

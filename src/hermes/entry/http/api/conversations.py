@@ -2,13 +2,14 @@
 
 Requests go on in one with `conversation`. Its items are the messages that the model is shown; what
 compaction replaced is one item. Deleting an item takes its message out of the history, a call
-together with its result.
+together with its result. System messages are no part of the history: they are kept beside it, each
+with the place where it was said.
 """
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.runs.runs import PLATFORM, clean_messages, owner_tag
@@ -30,19 +31,18 @@ from hermes.domain.messages import (
 )
 from hermes.domain.session import Session, StoredMessage
 from hermes.entry.http.access import (
-    FACT,
-    kept_instructions,
+    SYSTEM_ITEMS,
     owns_session,
     reachable_agents,
     require_agent,
     session_key_of,
 )
 from hermes.entry.http.api.conversation import (
+    Conversation,
     InputItem,
     Short,
     compacted,
     history_of,
-    joined,
     read_items,
 )
 from hermes.entry.http.api.responses import InputItemList, InputItemsQuery, item_page, with_items
@@ -111,6 +111,19 @@ class DeletedConversation(Struct, frozen=True, kw_only=True):
     deleted: bool = True
 
 
+class SystemItem(Struct, frozen=True, kw_only=True):
+    """A system message, which holds for the whole conversation."""
+
+    id: str
+    role: str
+    text: str
+    after: int
+    """The message that was the last one when it was said; 0: none."""
+
+
+Source = StoredMessage | SystemItem
+
+
 @operation("POST /v1/conversations", 404)
 async def create_conversation(call: Call[NewConversation, None]) -> ConversationView:
     """Create a conversation."""
@@ -162,7 +175,7 @@ async def create_conversation_items(call: Call[NewItems, None]) -> InputItemList
     """Add items to a conversation."""
     session = await _reached(call)
     added = await _say(call, session, await with_items(call, call.body.items))
-    items = [item for _, item in _told(added, _own_tools(call, session))]
+    items = [item for _, item in added]
     return item_page(items, InputItemsQuery(limit=100, order="asc"))
 
 
@@ -177,9 +190,13 @@ async def get_conversation_item(call: Call[None, None]) -> Item:
 async def delete_conversation_item(call: Call[None, None]) -> ConversationView:
     """Delete an item of a conversation."""
     session, ledger = await _reached(call), call.context.ledger
-    message, _ = await _found(call, session)
-    ids = _group(await ledger.history(session.id), message)
-    await ledger.hide_messages(session.id, ids)
+    source, _ = await _found(call, session)
+    if isinstance(source, SystemItem):
+        left = [each for each in await _system(call, session) if each.id != source.id]
+        await ledger.remember(session.id, SYSTEM_ITEMS, to_builtins(left))
+    else:
+        ids = _group(await ledger.history(session.id), source)
+        await ledger.hide_messages(session.id, ids)
     return await _view(call, session)
 
 
@@ -216,28 +233,60 @@ async def _view(call: Call[Any, Any], session: Session) -> ConversationView:
 
 async def _say(
     call: Call[Any, Any], session: Session, items: str | Sequence[InputItem]
-) -> list[StoredMessage]:
-    """Put items at the end of a conversation; system messages hold for all of it."""
+) -> list[tuple[Source, Item]]:
+    """Put items at the end of a conversation; system messages come before the others."""
     context, talk = call.context, read_items(("items", items), answered=False)
-    if talk.instructions:
-        before = await kept_instructions(context.ledger, session.id)
-        given = joined([before, context.redact(talk.instructions)])
-        await context.ledger.remember(session.id, FACT, given)
     said = clean_messages(await history_of(talk.whole, context.media), context.redact)
-    if not said:
-        return []
-    return await context.ledger.append_messages(session.id, said, context.clock.now())
+    before = await context.ledger.history(session.id)
+    stored = []
+    if said:
+        stored = await context.ledger.append_messages(session.id, said, context.clock.now())
+    last = max((each.id for each in before), default=0)
+    given = await _say_system(call, session, talk, last)
+    told = _told(stored, _own_tools(call, session))
+    return [*((each, _system_item(each)) for each in given), *told]
 
 
-async def _items(call: Call[Any, Any], session: Session) -> list[tuple[StoredMessage, Item]]:
-    history = await call.context.ledger.history(session.id)
-    return _told(history, _own_tools(call, session))
+async def _say_system(
+    call: Call[Any, Any], session: Session, talk: Conversation, last: int
+) -> list[SystemItem]:
+    redact = call.context.redact
+    given = [
+        SystemItem(id=new_id("msg"), role=said.role, text=redact(said.text), after=last)
+        for said in talk.system
+    ]
+    if given:
+        kept = [*await _system(call, session), *given]
+        await call.context.ledger.remember(session.id, SYSTEM_ITEMS, to_builtins(kept))
+    return given
 
 
-async def _found(call: Call[Any, Any], session: Session) -> tuple[StoredMessage, Item]:
-    for message, item in await _items(call, session):
+async def _system(call: Call[Any, Any], session: Session) -> list[SystemItem]:
+    kept = await call.context.ledger.recall(session.id, SYSTEM_ITEMS)
+    return convert(kept or [], list[SystemItem])
+
+
+def _system_item(said: SystemItem) -> Item:
+    role: Any = said.role
+    content = (InputText(text=said.text),)
+    return MessageItem(id=said.id, status="completed", role=role, content=content)
+
+
+async def _items(call: Call[Any, Any], session: Session) -> list[tuple[Source, Item]]:
+    history, system = await call.context.ledger.history(session.id), await _system(call, session)
+    items: list[tuple[Source, Item]] = []
+    for message, item in _told(history, _own_tools(call, session)):
+        said = [each for each in system if each.after < message.id]
+        items += [(each, _system_item(each)) for each in said]
+        items.append((message, item))
+        system = system[len(said) :]
+    return [*items, *((each, _system_item(each)) for each in system)]
+
+
+async def _found(call: Call[Any, Any], session: Session) -> tuple[Source, Item]:
+    for source, item in await _items(call, session):
         if item.id == call.path["item_id"]:
-            return message, item
+            return source, item
     raise Problem(404, f"There is no item `{call.path['item_id']}`.", code="item_not_found")
 
 

@@ -8,7 +8,6 @@ refused with 400 and the name of the field.
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -17,22 +16,18 @@ from msgspec.structs import asdict, replace
 from hermes.control.runs.runs import RunRequest
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import RouteTerms
-from hermes.domain.runs import RunState, SessionChoice
+from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import SAMPLING, ClientTool, Sampling, TurnOptions
 from hermes.entry.http.access import api_facts, kept_instructions, waiting_session
 from hermes.entry.http.api.conversation import (
     Conversation,
     Short,
     bad_value,
-    digest_of,
     joined,
-    spoken,
     stored,
     unsupported,
 )
-from hermes.entry.http.api.media import as_sent_back
 from hermes.entry.http.endpoint import Call
-from hermes.streaming.wire.chat import answers_seen
 from hermes.streaming.wire.response_resource import SERVER
 
 Name = Annotated[str, Meta(max_length=64)]
@@ -274,34 +269,6 @@ def _terms(call: Call[Any, Any], agent_id: str) -> RouteTerms | None:
         return routed
     chosen = agent.terms
     return replace(routed or chosen, model=chosen.model, provider=chosen.provider)
-
-
-async def same_chat(call: Call[Any, Any], agent_id: str, talk: Conversation) -> SessionChoice:
-    """Find the chat that a request goes on with: the one in which exactly this was said.
-
-    A client that stopped an answer has only its beginning.
-    """
-    said = spoken(talk.earlier)
-    answers = list(takewhile(lambda one: one.role == "assistant", reversed(said)))[::-1]
-    if not answers or any(one.calls for one in answers):
-        return SessionChoice()
-    before, context = said[: -len(answers)], call.context
-    text = "\n\n".join(one.text.strip() for one in answers if one.text.strip())
-    for run in await context.ledger.runs_after(call.caller.key_id, agent_id, digest_of(before)):
-        if run.request.get("user") != user_of(call.body):
-            continue
-        if run.outcome is None or await context.ledger.session(run.session_id) is None:
-            continue
-        begun = (run.request.get("prefill") or "").strip()
-        if not text.startswith(begun):
-            continue
-        rest = text.removeprefix(begun).strip()
-        told = answers_seen([event async for event in context.runs.events(run)])
-        seen = [as_sent_back(each).strip() for each in told]
-        cut = run.outcome.state is RunState.INCOMPLETE
-        if rest in seen or (cut and any(each.startswith(rest) for each in seen)):
-            return SessionChoice(after_run=run.id)
-    return SessionChoice()
 
 
 async def run_request(

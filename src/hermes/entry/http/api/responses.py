@@ -40,13 +40,14 @@ from hermes.entry.http.access import (
 from hermes.entry.http.api.consent import TypedAnswer, consent
 from hermes.entry.http.api.conversation import Conversation, InputItem, Short, joined, read_items
 from hermes.entry.http.api.media import shown_batches, shown_events
-from hermes.entry.http.api.options import run_request, same_chat, turn_options
+from hermes.entry.http.api.options import run_request, turn_options
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
     base_resource,
     conversation_name,
     listed_input,
 )
+from hermes.entry.http.api.same_chat import same_chat
 from hermes.entry.http.endpoint import (
     STARTS_RUN,
     Answer,
@@ -436,7 +437,8 @@ async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -
     if session is None:
         new, choice = replace(said, results=()), SessionChoice()
         if not said.prefill:
-            choice = await same_chat(call, agent_id, said)
+            found = await same_chat(call, agent_id, new)
+            new, choice = found.talk, found.choice
         if choice != SessionChoice():
             new = replace(new, earlier=())
         return ResponseSession(choice=choice, said=new, own=True, digest=said.digest)

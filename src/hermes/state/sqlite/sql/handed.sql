@@ -21,7 +21,7 @@ UPDATE turns SET handed = 0 WHERE session_id = ? AND handed = 1;
 
 -- name: unanswered
 -- Return the calls of a session that had no result when a message was the last one.
-SELECT c.call_id, c.seq, m.seq AS reply_seq, m.tool_calls
+SELECT c.turn_id, c.call_id, c.seq, m.seq AS reply_seq, m.tool_calls
 FROM turns t JOIN calls c ON c.turn_id = t.id
 JOIN messages m ON m.id =
   (SELECT id FROM messages WHERE session_id = :to AND active = 1 AND seq < c.seq
@@ -31,3 +31,8 @@ WHERE t.session_id = :from AND (:handed IS NULL OR t.handed = :handed)
                   WHERE r.role = 'tool' AND r.turn_id = c.turn_id AND r.tool_call_id = c.call_id
                     AND r.id <= :through_id)
 ORDER BY c.seq;
+
+-- name: result_of
+-- Return the result that a call of a turn has got since, unless that was undone.
+SELECT * FROM messages
+WHERE role = 'tool' AND turn_id = ? AND tool_call_id = ? AND (active = 1 OR compacted = 1);
