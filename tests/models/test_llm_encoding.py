@@ -384,6 +384,16 @@ def test_a_schema_for_the_reply_is_passed_on(mode: ApiMode) -> None:
     assert json.dumps(schema) in json.dumps(body)
 
 
+def test_any_json_object_is_asked_for_where_the_protocol_has_it() -> None:
+    messages = (UserMessage(content="a"),)
+    chat = encode(ApiMode.CHAT_COMPLETIONS, messages, json_object=True)
+    assert chat["response_format"] == {"type": "json_object"}
+    responses = encode(ApiMode.RESPONSES, messages, json_object=True, verbosity="low")
+    assert responses["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
+    taken = {mode for mode in MODES if "json_object" in route(mode).info.takes}
+    assert taken == {ApiMode.CHAT_COMPLETIONS, ApiMode.RESPONSES}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_extra_body_and_headers_of_the_provider_are_sent(mode: ApiMode) -> None:
     to = route(mode, extra_body={"top_k": 5}, headers={"x-team": "a"})

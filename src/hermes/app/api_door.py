@@ -26,7 +26,7 @@ from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.domain.settings import Settings
-from hermes.domain.turn import SAMPLING
+from hermes.domain.turn import ASKABLE
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
 from hermes.entry.http.door import ApiDoor
@@ -176,7 +176,7 @@ async def _takes(
         profile = profile if terms is None else terms.applied(profile)
         return app.services.models.main(profile, session).info.takes
     except HermesError:
-        return frozenset(SAMPLING)  # without a model the turn says what is missing
+        return ASKABLE  # without a model the turn says what is missing
 
 
 async def _answer_file(

@@ -64,6 +64,10 @@ class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 SAMPLING = Sampling.__struct_fields__
+JSON_OBJECT = "json_object"
+JSON_SCHEMA = "json_schema"
+ASKABLE = frozenset((*SAMPLING, JSON_OBJECT, JSON_SCHEMA))
+"""What may be asked of a model; not every protocol has all of it."""
 
 
 class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +96,8 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """JSON Schema that the final answer has to follow."""
     schema_name: str = "reply"
     schema_strict: bool | None = None
+    json_object: bool = False
+    """The final answer has to be a JSON object, whichever."""
     title: bool = True
     """Whether the session gets a title; not if it exists for one request only."""
 

@@ -164,7 +164,6 @@ _OPTIONAL_FIELDS = (
     "thinking",
     "reasoning",
     "tool_choice",
-    "response_format",
     "prompt_cache_key",
     "session_id",
     "cache_control",

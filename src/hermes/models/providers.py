@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from hermes.domain.turn import JSON_OBJECT, JSON_SCHEMA
+
 Auth = str
 """`bearer`, `x-api-key`, `api-key` (Azure) or `none`."""
 
@@ -27,20 +29,27 @@ _CHAT = (
     *("logit_bias", "logprobs", "top_logprobs", "service_tier", "verbosity", "parallel_tool_calls"),
 )
 TAKES: Final[Mapping[ApiMode, Mapping[str, str]]] = {
-    ApiMode.CHAT_COMPLETIONS: {name: name for name in _CHAT},
+    ApiMode.CHAT_COMPLETIONS: {
+        **{name: name for name in _CHAT},
+        JSON_OBJECT: "response_format",
+        JSON_SCHEMA: "response_format",
+    },
     ApiMode.RESPONSES: {
         **{name: name for name in ("temperature", "top_p", "top_logprobs", "service_tier")},
         "parallel_tool_calls": "parallel_tool_calls",
         "logprobs": "include",
         "verbosity": "text",
+        JSON_OBJECT: "text",
+        JSON_SCHEMA: "text",
     },
     ApiMode.ANTHROPIC_MESSAGES: {
         **{name: name for name in ("temperature", "top_p", "service_tier")},
         "stop": "stop_sequences",
         "parallel_tool_calls": "tool_choice",
+        JSON_SCHEMA: "output_config",
     },
 }
-"""What each protocol takes of `domain.turn.Sampling`, and in which field."""
+"""What each protocol takes of `domain.turn.ASKABLE`, and in which field."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True):

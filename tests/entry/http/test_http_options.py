@@ -109,6 +109,38 @@ async def test_all_four_doors_take_the_same_options(tmp_path: Path, way: str) ->
         assert run["user"] == "ann"
 
 
+JSON = [
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+]
+
+
+@pytest.mark.parametrize("way", ["chat", "responses", "runs", "session"])
+@pytest.mark.parametrize(("fields", "param"), JSON)
+async def test_any_json_object_is_not_a_schema(
+    tmp_path: Path, way: str, fields: dict[str, Any], param: str
+) -> None:
+    async with served(tmp_path, say("{}")) as (_, door, model):
+        assert (await asked(door, way, fields)).status_code < 300, param
+        [request] = model.requests
+        assert (request.json_object, request.response_schema) == (True, None)
+
+
+@pytest.mark.parametrize("way", ["chat", "responses", "runs", "session"])
+@pytest.mark.parametrize(("fields", "param"), JSON)
+async def test_who_cannot_have_any_json_object_is_told_to_send_a_schema(
+    tmp_path: Path, way: str, fields: dict[str, Any], param: str
+) -> None:
+    takes = frozenset(TAKES[ApiMode.ANTHROPIC_MESSAGES])
+    model = ScriptedModel([], info=ModelInfo(provider="scripted", model="m", takes=takes))
+    async with served(tmp_path, model=model) as (_, door, _model):
+        answer = await asked(door, way, fields)
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert (error["code"], error["param"]) == ("unsupported_value", param)
+        assert "`json_schema`" in error["message"]
+
+
 @pytest.mark.parametrize("way", ["chat", "responses", "runs", "session"])
 @pytest.mark.parametrize(
     ("fields", "param"),

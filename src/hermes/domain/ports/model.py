@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.tools import ToolSpec
-from hermes.domain.turn import SAMPLING, Sampling
+from hermes.domain.turn import ASKABLE, Sampling
 from hermes.domain.usage import Usage
 
 
@@ -32,6 +32,7 @@ class ModelRequest(Sampling, frozen=True, kw_only=True):
     response_schema: dict[str, Any] | None = None
     schema_name: str = "reply"
     schema_strict: bool | None = None
+    json_object: bool = False
     session_id: str | None = None
     """Lets providers route calls of one session to the same cache."""
     task: str = "turn"
@@ -60,8 +61,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """The only tools such a model can handle; None: no restriction."""
     can_title: bool = True
     """Whether it is able to name a session."""
-    takes: frozenset[str] = frozenset(SAMPLING)
-    """The fields of `Sampling` that its protocol has."""
+    takes: frozenset[str] = ASKABLE
+    """What may be asked of it: fields of `Sampling`, and which forms of JSON."""
 
 
 class CallListener(Protocol):

@@ -91,7 +91,7 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""
     takes: Callable[[str, str | None, RouteTerms | None], Awaitable[frozenset[str]]]
-    """Agent id, session id, how it is routed -> the fields of `Sampling` that its model takes."""
+    """Agent id, session id, how it is routed -> what may be asked of its model."""
     prompt_tokens: Callable[[str, str | None, tuple[str, ...] | None], Awaitable[int]]
     """Agent id, session id, own tools that may be used -> about the tokens of prompt and tools."""
     answer_file: Callable[[str, str, str], Awaitable[bytes | None]]

@@ -21,6 +21,7 @@ from hermes.config.atomic import editing, read_json, write_json
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.ports.model import ModelInfo
+from hermes.domain.turn import ASKABLE, JSON_OBJECT, JSON_SCHEMA
 
 PROVIDER: Final = "embedded"
 """The provider name in the configuration for models that Hermes serves itself."""
@@ -68,6 +69,7 @@ def info_of(model: LocalModel) -> ModelInfo:
         own_prompt=TINY_PROMPT if tiny else None,
         own_tools=("read_file", "search_files") if tiny else None,
         can_title=not tiny,
+        takes=ASKABLE - {JSON_OBJECT, JSON_SCHEMA} if tiny else ASKABLE,
     )
 
 

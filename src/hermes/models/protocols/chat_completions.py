@@ -95,6 +95,8 @@ def _options(
     if request.response_schema is not None:
         schema = named_schema(request)
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif request.json_object:
+        options["response_format"] = {"type": "json_object"}
     if quirks.session_field and request.session_id:
         options[quirks.session_field] = request.session_id
     options |= route.extra_body

@@ -18,7 +18,7 @@ from hermes.control.runs.runs import RunRequest
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import RouteTerms
 from hermes.domain.runs import RunState, SessionChoice
-from hermes.domain.turn import SAMPLING, ClientTool, Sampling, TurnOptions
+from hermes.domain.turn import JSON_OBJECT, JSON_SCHEMA, SAMPLING, ClientTool, Sampling, TurnOptions
 from hermes.entry.http.access import api_facts, kept_instructions, waiting_session
 from hermes.entry.http.api.conversation import (
     Conversation,
@@ -32,6 +32,7 @@ from hermes.entry.http.api.conversation import (
 )
 from hermes.entry.http.api.media import as_sent_back
 from hermes.entry.http.endpoint import Call
+from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.chat import answers_seen
 from hermes.streaming.wire.response_resource import SERVER
 
@@ -224,11 +225,22 @@ async def check_taken(
 ) -> None:
     """Raise 400 for what was asked for and the agent's model has no field for."""
     asked = [each for each in SAMPLING if each not in _HINTS and getattr(options, each) is not None]
+    asked += [JSON_OBJECT] if options.json_object else []
+    asked += [JSON_SCHEMA] if options.response_schema is not None else []
     terms = _terms(call, agent_id)
     takes = await call.context.takes(agent_id, session_id, terms) if asked else frozenset()
     for name in asked:
         if name not in takes:
-            raise unsupported(f"The provider of the agent's model does not take `{name}`.", name)
+            raise _not_taken(name, call.body)
+
+
+def _not_taken(name: str, body: AnswerOptions) -> Problem:
+    text = f"The provider of the agent's model does not take `{name}`."
+    if name not in (JSON_OBJECT, JSON_SCHEMA):
+        return unsupported(text, name)
+    instead = f"`{JSON_SCHEMA}` with a schema" if name == JSON_OBJECT else "plain text"
+    param = "response_format" if body.response_format is not None else "text.format"
+    return unsupported(f"{text} Ask for {instead} instead.", param)
 
 
 def _check_supported(body: AnswerOptions) -> None:
@@ -358,7 +370,7 @@ async def run_request(
 
 
 def _schema(body: AnswerOptions) -> dict[str, Any]:
-    """Return the schema that the answer has to follow, with its name; nothing for plain text."""
+    """Return the form that the answer has to have: a schema and its name, or nothing."""
     kind: str
     wanted: JsonSchema | None
     if body.response_format is not None:
@@ -370,9 +382,9 @@ def _schema(body: AnswerOptions) -> dict[str, Any]:
         return {}
     if kind == "text":
         return {}
-    if kind == "json_object":
-        return {"response_schema": {"type": "object"}}
-    if kind != "json_schema":
+    if kind == JSON_OBJECT:
+        return {"json_object": True}
+    if kind != JSON_SCHEMA:
         raise bad_value("`type` is text, json_object or json_schema.", f"{param}.type")
     if wanted is None or wanted.schema is None:
         raise bad_value("The schema is missing.", f"{param}.schema")
