@@ -362,6 +362,7 @@ class TurnLoop:
             response_schema=options.response_schema,
             schema_name=options.schema_name,
             schema_strict=options.schema_strict,
+            schema_description=options.schema_description,
             json_object=options.json_object,
             session_id=self.scope.session.id,
             **{name: getattr(options, name) for name in SAMPLING},

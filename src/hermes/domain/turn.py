@@ -52,6 +52,14 @@ class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Texts at which the answer ends."""
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Tokens less probable than this share of the most probable one are left out."""
+    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    """Only so many tokens are looked at; 0 and -1: all."""
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
+    """More than 1: less repetition; 1 changes nothing."""
+    prediction: dict[str, Any] | None = None
+    """What the answer will mostly be; it comes sooner then, and is the same."""
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     logit_bias: Annotated[dict[str, float], Meta(max_length=1024)] | None = None
     logprobs: bool | None = None
@@ -96,6 +104,7 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """JSON Schema that the final answer has to follow."""
     schema_name: str = "reply"
     schema_strict: bool | None = None
+    schema_description: str = ""
     json_object: bool = False
     """The final answer has to be a JSON object, whichever."""
     title: bool = True

@@ -158,6 +158,7 @@ _OPTIONAL_FIELDS = (
     "top_p",
     "service_tier",
     "verbosity",
+    "prediction",
     "strict",
     "reasoning_effort",
     "output_config",

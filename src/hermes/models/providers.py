@@ -26,6 +26,7 @@ class ApiMode(StrEnum):
 
 _CHAT = (
     *("temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed"),
+    *("min_p", "top_k", "repetition_penalty", "prediction"),
     *("logit_bias", "logprobs", "top_logprobs", "service_tier", "verbosity", "parallel_tool_calls"),
 )
 TAKES: Final[Mapping[ApiMode, Mapping[str, str]]] = {
@@ -43,13 +44,15 @@ TAKES: Final[Mapping[ApiMode, Mapping[str, str]]] = {
         JSON_SCHEMA: "text",
     },
     ApiMode.ANTHROPIC_MESSAGES: {
-        **{name: name for name in ("temperature", "top_p", "service_tier")},
+        **{name: name for name in ("temperature", "top_p", "top_k", "service_tier")},
         "stop": "stop_sequences",
         "parallel_tool_calls": "tool_choice",
         JSON_SCHEMA: "output_config",
     },
 }
 """What each protocol takes of `domain.turn.ASKABLE`, and in which field."""
+ANTHROPIC_TIERS: Final = {"auto": "auto", "priority": "auto", "default": "standard_only"}
+"""`service_tier` as OpenAI and as Anthropic spell it; Anthropic has no others."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True):
@@ -65,6 +68,9 @@ class Quirks(Struct, frozen=True, kw_only=True):
     """Body field that keeps the calls of a session on one cache."""
     usage_include: bool = False
     stream_usage: bool = True
+    lacks: frozenset[str] = frozenset()
+    """What others of this protocol take of the sampling, and this server refuses."""
+    repetition_field: str = "repetition_penalty"
 
 
 class ProviderSpec(Struct, frozen=True, kw_only=True):
@@ -96,6 +102,7 @@ _QUIRKS: Final = {
         output_limit_field="max_completion_tokens",
         effort="openai",
         session_field="prompt_cache_key",
+        lacks=frozenset({"min_p", "top_k", "repetition_penalty"}),
     ),
     "openrouter": Quirks(
         effort="openrouter",
@@ -107,6 +114,7 @@ _QUIRKS: Final = {
     "effort": Quirks(effort="openai"),
     "gemini": Quirks(effort="openai"),
     "kimi": Quirks(replay="content"),
+    "llama": Quirks(repetition_field="repeat_penalty"),
     "thinking": Quirks(effort="deepseek", replay="content"),
 }
 

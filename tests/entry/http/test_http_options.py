@@ -12,10 +12,11 @@ import pytest
 from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
 from hermes.domain.ports.ledger import SearchQuery
-from hermes.domain.ports.model import ModelInfo, ModelRequest
+from hermes.domain.ports.model import ModelRequest
 from hermes.entry.http.api import chat, responses, runs, sessions
 from hermes.entry.http.endpoint import operations
-from hermes.models.providers import TAKES, ApiMode
+from hermes.models.providers import ApiMode
+from hermes.models.routes import ModelRoute
 from hermes.testing.model import Reply, ScriptedModel, Step, call, calls, say
 
 ENDPOINTS = [each for module in (chat, responses, runs, sessions) for each in operations(module)]
@@ -26,6 +27,10 @@ SAMPLING: dict[str, Any] = {
     "stop": ["END"],
     "presence_penalty": 0.5,
     "frequency_penalty": -0.5,
+    "min_p": 0.1,
+    "top_k": 20,
+    "repetition_penalty": 1.1,
+    "prediction": {"type": "content", "content": "Hello"},
     "seed": 7,
     "logit_bias": {"50256": -100},
     "logprobs": True,
@@ -34,6 +39,12 @@ SAMPLING: dict[str, Any] = {
     "verbosity": "low",
     "parallel_tool_calls": False,
 }
+CLAUDE = ModelRoute(
+    provider="anthropic",
+    model="claude",
+    base_url="http://127.0.0.1:9",
+    api_mode=ApiMode.ANTHROPIC_MESSAGES,
+).info
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 FUNCTION = {"name": "weather", "parameters": SCHEMA, "strict": True}
 
@@ -91,7 +102,12 @@ async def test_all_four_doors_take_the_same_options(tmp_path: Path, way: str) ->
         "reasoning_effort": "low",
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "form", "schema": SCHEMA, "strict": True},
+            "json_schema": {
+                "name": "form",
+                "description": "A form.",
+                "schema": SCHEMA,
+                "strict": True,
+            },
         },
         "user": "ann",
     }
@@ -103,7 +119,7 @@ async def test_all_four_doors_take_the_same_options(tmp_path: Path, way: str) ->
         assert (request.tool_choice, request.max_tokens) == ("required", 50)
         assert request.reasoning_effort == "low"
         assert (request.response_schema, request.schema_name) == (SCHEMA, "form")
-        assert request.schema_strict is True
+        assert (request.schema_strict, request.schema_description) == (True, "A form.")
         assert [(tool.name, tool.strict) for tool in request.tools] == [("weather", True)]
         [run] = (await door.client.get("/v1/runs")).json()["data"]
         assert run["user"] == "ann"
@@ -131,8 +147,7 @@ async def test_any_json_object_is_not_a_schema(
 async def test_who_cannot_have_any_json_object_is_told_to_send_a_schema(
     tmp_path: Path, way: str, fields: dict[str, Any], param: str
 ) -> None:
-    takes = frozenset(TAKES[ApiMode.ANTHROPIC_MESSAGES])
-    model = ScriptedModel([], info=ModelInfo(provider="scripted", model="m", takes=takes))
+    model = ScriptedModel([], info=CLAUDE)
     async with served(tmp_path, model=model) as (_, door, _model):
         answer = await asked(door, way, fields)
         assert answer.status_code == 400
@@ -153,13 +168,17 @@ async def test_who_cannot_have_any_json_object_is_told_to_send_a_schema(
         ({"logprobs": True}, "logprobs"),
         ({"seed": 1}, "seed"),
         ({"logit_bias": {"1": 5}}, "logit_bias"),
+        ({"min_p": 0.1}, "min_p"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty"),
+        ({"temperature": 1.5}, "temperature"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"include": ["message.output_text.logprob"]}, "include"),
     ],
 )
 async def test_what_cannot_be_had_is_refused_by_name(
     tmp_path: Path, way: str, fields: dict[str, Any], param: str
 ) -> None:
-    takes = frozenset(TAKES[ApiMode.ANTHROPIC_MESSAGES])
-    model = ScriptedModel([], info=ModelInfo(provider="scripted", model="m", takes=takes))
+    model = ScriptedModel([], info=CLAUDE)
     async with served(tmp_path, model=model) as (_, door, _model):
         answer = await asked(door, way, fields)
         assert answer.status_code == 400
@@ -168,12 +187,18 @@ async def test_what_cannot_be_had_is_refused_by_name(
 
 
 async def test_what_the_protocol_takes_is_not_refused(tmp_path: Path) -> None:
-    takes = frozenset(TAKES[ApiMode.ANTHROPIC_MESSAGES])
-    info = ModelInfo(provider="scripted", model="m", takes=takes)
-    model = ScriptedModel([say("a")], info=info)
+    model = ScriptedModel([say("a")], info=CLAUDE)
     async with served(tmp_path, model=model) as (client, _, _model):
         await client.chat.completions.create(
-            model="hermes", messages=HI, stop="END", top_p=0.5, service_tier="auto", seed=None
+            model="hermes",
+            messages=HI,
+            stop="END",
+            top_p=0.5,
+            temperature=1,
+            service_tier="auto",
+            seed=None,
+            prediction={"type": "content", "content": "Hello"},  # does not change the answer
+            extra_body={"min_p": 0, "repetition_penalty": 1, "top_k": -1},
         )
         assert (model.requests[0].stop, model.requests[0].top_p) == ("END", 0.5)
 

@@ -32,6 +32,7 @@ class ModelRequest(Sampling, frozen=True, kw_only=True):
     response_schema: dict[str, Any] | None = None
     schema_name: str = "reply"
     schema_strict: bool | None = None
+    schema_description: str = ""
     json_object: bool = False
     session_id: str | None = None
     """Lets providers route calls of one session to the same cache."""
@@ -63,6 +64,9 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """Whether it is able to name a session."""
     takes: frozenset[str] = ASKABLE
     """What may be asked of it: fields of `Sampling`, and which forms of JSON."""
+    max_temperature: float = 2.0
+    service_tiers: tuple[str, ...] | None = None
+    """The values of `service_tier` that mean something there; None: all."""
 
 
 class CallListener(Protocol):

@@ -42,6 +42,9 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TINY_BYTES: Final = 500_000_000
 """Files below this hold models that cannot be trusted with free tool calls."""
 
+_NOT_LOCAL: Final = frozenset({"repetition_penalty", "prediction"})
+"""The engine has no such fields, or they are ours to set."""
+
 
 class NotGguf(UsageError):
     code = "not_gguf"
@@ -69,7 +72,7 @@ def info_of(model: LocalModel) -> ModelInfo:
         own_prompt=TINY_PROMPT if tiny else None,
         own_tools=("read_file", "search_files") if tiny else None,
         can_title=not tiny,
-        takes=ASKABLE - {JSON_OBJECT, JSON_SCHEMA} if tiny else ASKABLE,
+        takes=ASKABLE - _NOT_LOCAL - ({JSON_OBJECT, JSON_SCHEMA} if tiny else set()),
     )
 
 

@@ -40,6 +40,13 @@ Name = Annotated[str, Meta(max_length=64)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 CHOICES = ("auto", "none", "required")
 LOGPROBS = "message.output_text.logprobs"
+_INCLUDED = (
+    LOGPROBS,
+    *("reasoning.encrypted_content", "message.input_image.image_url"),
+    *("file_search_call.results", "web_search_call.results", "web_search_call.action.sources"),
+    *("code_interpreter_call.outputs", "computer_call_output.output.image_url"),
+)
+"""What OpenAI has; all but the first ask for parts that the items of the agent do not have."""
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _REFUSED: Mapping[str, str] = {
@@ -51,7 +58,13 @@ _REFUSED: Mapping[str, str] = {
 }
 _NEUTRAL = ("stop", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs")
 """What asks for nothing if it is zero or empty; many clients send these always."""
-_HINTS = frozenset({"service_tier", "verbosity", "parallel_tool_calls"})
+_IDLE: Mapping[str, tuple[float, ...]] = {
+    "min_p": (0,),
+    "top_k": (0, -1),
+    "repetition_penalty": (1,),
+}
+"""What switches something off that is not there where the provider has no such field."""
+_HINTS = frozenset({"service_tier", "verbosity", "parallel_tool_calls", "prediction"})
 """What does not change the answer where the provider has no such field, or is seen to here."""
 
 
@@ -194,7 +207,8 @@ class AnswerOptions(Sampling, frozen=True, kw_only=True):
     prompt: dict[str, Any] | None = None
     """Not supported: use `instructions`."""
     include: tuple[Short, ...] | None = None
-    """`message.output_text.logprobs` asks for `logprobs`."""
+    """`message.output_text.logprobs` asks for `logprobs`; what OpenAI has beside that asks for
+    nothing here."""
 
 
 def turn_options(body: AnswerOptions, instructions: str = "") -> TurnOptions:
@@ -224,14 +238,23 @@ async def check_taken(
     call: Call[Any, Any], agent_id: str, session_id: str | None, options: TurnOptions
 ) -> None:
     """Raise 400 for what was asked for and the agent's model has no field for."""
-    asked = [each for each in SAMPLING if each not in _HINTS and getattr(options, each) is not None]
+    given = {name: getattr(options, name) for name in SAMPLING}
+    asked = [name for name, value in given.items() if value not in (None, *_IDLE.get(name, ()))]
     asked += [JSON_OBJECT] if options.json_object else []
     asked += [JSON_SCHEMA] if options.response_schema is not None else []
-    terms = _terms(call, agent_id)
-    takes = await call.context.takes(agent_id, session_id, terms) if asked else frozenset()
+    if not asked:
+        return
+    model = await call.context.model(agent_id, session_id, _terms(call, agent_id))
     for name in asked:
-        if name not in takes:
+        if name not in model.takes and name not in _HINTS:
             raise _not_taken(name, call.body)
+    if (options.temperature or 0) > model.max_temperature:
+        text = f"The agent's model takes a `temperature` of at most {model.max_temperature:g}."
+        raise unsupported(text, "temperature")
+    tiers = model.service_tiers
+    if options.service_tier and tiers is not None and options.service_tier not in tiers:
+        text = f"The `service_tier` of the agent's model is one of {', '.join(tiers)}."
+        raise unsupported(text, "service_tier")
 
 
 def _not_taken(name: str, body: AnswerOptions) -> Problem:
@@ -248,6 +271,10 @@ def _check_supported(body: AnswerOptions) -> None:
         raise bad_value("Only one answer at a time is given: `n` has to be 1.", "n")
     if set(body.modalities or ()) - {"text"}:
         raise bad_value(_REFUSED["audio"], "modalities")
+    for name in body.include or ():
+        if name not in _INCLUDED:
+            known = ", ".join(f"`{each}`" for each in _INCLUDED)
+            raise bad_value(f"There is no `{name}` to include: only {known}.", "include")
     for name, message in _REFUSED.items():
         if getattr(body, name):
             raise bad_value(message, name)
@@ -389,6 +416,8 @@ def _schema(body: AnswerOptions) -> dict[str, Any]:
     if wanted is None or wanted.schema is None:
         raise bad_value("The schema is missing.", f"{param}.schema")
     named = {"schema_name": wanted.name} if wanted.name else {}
+    if wanted.description:
+        named["schema_description"] = wanted.description
     return {"response_schema": wanted.schema, "schema_strict": wanted.strict, **named}
 
 
