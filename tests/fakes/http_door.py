@@ -217,6 +217,11 @@ def _context(
     ) -> ModelInfo:
         return model.info
 
+    async def own_tools(
+        agent_id: str, session_id: str | None, terms: RouteTerms | None
+    ) -> dict[str, str]:
+        return {spec.name: spec.toolset for spec in core.tools.specs()}
+
     async def answer_file(agent_id: str, session_id: str, path: str) -> bytes | None:
         return media.answers.get(path)
 
@@ -241,6 +246,7 @@ def _context(
         media=media,
         jobs=jobs,
         toolsets=lambda agent_id: (Toolset(name="test", enabled=True, tools=("read_file",)),),
+        own_tools=own_tools,
         skills=skills,
         model=model_info,
         prompt_tokens=prompt_tokens,

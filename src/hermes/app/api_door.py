@@ -101,6 +101,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         media=PictureFiles(home.cache_dir / "media" / PLATFORM, PageFetcher().data),
         jobs=lambda agent: JobFiles(_home(app, agent).cron_dir),
         toolsets=lambda agent: _toolsets(app, agent),
+        own_tools=lambda *about: _own_tools(app, *about),
         skills=lambda agent: skill_cards(_home(app, agent).skills_dir),
         model=lambda *about: _model(app, *about),
         prompt_tokens=lambda *about: _prompt_tokens(app, *about),
@@ -177,6 +178,19 @@ async def _model(
         return app.services.models.main(profile, session).info
     except HermesError:
         return ModelInfo(provider="", model="")  # without a model the turn says what is missing
+
+
+async def _own_tools(
+    app: App, agent_id: str, session_id: str | None, terms: RouteTerms | None
+) -> Mapping[str, str]:
+    session = await app.ledger.session(session_id) if session_id is not None else None
+    profile = app.agent(agent_id)
+    profile = profile if terms is None else terms.applied(profile)
+    await app.tools.refresh(profile)
+    lent = app.gateway.doors.capabilities.granted
+    source = PLATFORM if session is None else session.source
+    specs = app.tools.registry(profile, source, lent).specs()
+    return {spec.name: spec.toolset for spec in specs}
 
 
 async def _answer_file(

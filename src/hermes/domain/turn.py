@@ -85,7 +85,8 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """Further instructions for this turn only; never stored in the session."""
     client_tools: tuple[ClientTool, ...] = ()
     own_tools: tuple[str, ...] | None = None
-    """Tools and toolsets of the agent that it may use; None: all that it has."""
+    """Tools and toolsets of the agent that it may use; None: all that it has. A name that both
+    have is the tool's."""
     stream_calls: bool = False
     """Arguments for client tools are told as they come. Whoever hears them cannot take them back:
     a model call that breaks off then is not repeated."""

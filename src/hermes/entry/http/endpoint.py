@@ -88,6 +88,8 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Agent id -> its jobs."""
     toolsets: Callable[[str], tuple[Toolset, ...]]
     """Agent id -> its toolsets at this door."""
+    own_tools: Callable[[str, str | None, RouteTerms | None], Awaitable[Mapping[str, str]]]
+    """Agent id, session id, how it is routed -> its tools there, and the toolset of each."""
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""
     model: Callable[[str, str | None, RouteTerms | None], Awaitable[ModelInfo]]

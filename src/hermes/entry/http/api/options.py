@@ -362,9 +362,8 @@ async def run_request(
     goes_on = choice.session_id is not None and not choice.opened
     if goes_on or choice.after_run is not None:
         talk = replace(talk, earlier=())
-    if call.headers.tools is not None:
-        options = replace(options, own_tools=tool_names(call.headers.tools.split(",")))
     known = fields.pop("session_id", None) or (choice.session_id if goes_on else None)
+    options = await with_own_tools(call, agent_id, known, options)
     await check_taken(call, agent_id, known, options)
     if known is not None:
         kept = await kept_instructions(call.context.ledger, known)
@@ -474,6 +473,29 @@ def _check_server(label: str | None, param: str) -> None:
 def tool_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of own tools that a request allows; `none` stands for none."""
     return tuple(name for each in names if (name := each.strip()) and name != "none")
+
+
+async def with_own_tools(
+    call: Call[Any, Any], agent_id: str, session_id: str | None, options: TurnOptions
+) -> TurnOptions:
+    """Return options with the agent's own tools that a request names; 400 if there is none such.
+
+    The name of a toolset stands for its tools, unless it is also that of a tool.
+    """
+    header = call.headers.tools
+    names = options.own_tools if header is None else tool_names(header.split(","))
+    if not names:
+        return replace(options, own_tools=names)
+    tools = await call.context.own_tools(agent_id, session_id, _terms(call, agent_id))
+    sets: dict[str, list[str]] = {}
+    for tool, toolset in sorted(tools.items()):
+        sets.setdefault(toolset, []).append(tool)
+    if unknown := [f"`{name}`" for name in names if name not in tools and name not in sets]:
+        there = "; ".join(f"{name} ({', '.join(sets[name])})" for name in sorted(sets))
+        text = f"The agent has no tool or toolset {', '.join(unknown)}. It has: {there or 'none'}."
+        raise bad_value(text, "tools" if header is None else "X-Hermes-Tools")
+    chosen = (tool for name in names for tool in ([name] if name in tools else sets[name]))
+    return replace(options, own_tools=tuple(dict.fromkeys(chosen)))
 
 
 def _tool_choice(choice: str | ToolChoice | None, tools: tuple[ClientTool, ...]) -> str | None:
