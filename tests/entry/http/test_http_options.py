@@ -260,6 +260,38 @@ async def test_the_agent_answers_after_so_many_calls(tmp_path: Path) -> None:
         assert "No more tool calls" in str(model.requests[2].messages[-1])
 
 
+@pytest.mark.parametrize("fields", [{"max_tool_calls": 1}, {"tool_choice": "none"}])
+async def test_a_model_that_calls_on_instead_of_answering_has_not_answered(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    insists = ScriptedModel(default=calls(call("look")))
+    async with served(tmp_path, model=insists, tools=two_tools()) as (client, door, _):
+        answer = await asked(door, "chat", fields)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-hermes-completed"] == "false"
+        assert "another tool" in answer.headers["x-hermes-error"]
+        chat = answer.json()
+        assert chat["choices"][0]["finish_reason"] == "length"
+        assert chat["choices"][0]["message"]["content"] == ""
+        told = chat["hermes"]
+        assert (told["completed"], told["failed"]) == (False, False)
+        assert told["error_code"] == "max_tool_calls"
+        stream = await client.chat.completions.create(
+            model="hermes", messages=HI, stream=True, extra_body=fields
+        )
+        chunks = [chunk async for chunk in stream]
+        assert chunks[-1].choices[0].finish_reason == "length"
+        response = await client.responses.create(input="Hi", extra_body=fields)
+        assert response.status == "incomplete"
+        assert response.incomplete_details is not None
+        assert str(response.incomplete_details.reason) == "max_tool_calls"
+        assert await asked(door, "runs", fields)
+        [run, *_] = (await door.client.get("/v1/runs")).json()["data"]
+        assert run["status"] == "failed"
+        assert run["error"]["code"] == "max_tool_calls"
+        assert run["usage"]["total_tokens"] == 15 * (1 + fields.get("max_tool_calls", 0))
+
+
 @pytest.mark.parametrize("way", ["chat", "responses"])
 async def test_only_allowed_tools_are_there(tmp_path: Path, way: str) -> None:
     names = [{"type": "function", "name": "weather"}]
