@@ -11,8 +11,9 @@ import pytest
 
 from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
+from hermes.domain.messages import FinishReason
 from hermes.domain.ports.ledger import SearchQuery
-from hermes.domain.ports.model import ModelRequest
+from hermes.domain.ports.model import FailureKind, ModelRequest, Withheld
 from hermes.entry.http.api import chat, responses, runs, sessions
 from hermes.entry.http.endpoint import operations
 from hermes.models.providers import ApiMode
@@ -290,6 +291,46 @@ async def test_a_model_that_calls_on_instead_of_answering_has_not_answered(
         assert run["status"] == "failed"
         assert run["error"]["code"] == "max_tool_calls"
         assert run["usage"]["total_tokens"] == 15 * (1 + fields.get("max_tool_calls", 0))
+
+
+WITHHELD = Withheld(FailureKind.POLICY, "The answer was withheld.")
+
+
+@pytest.mark.parametrize("before", ["", "Let me look."])
+async def test_an_answer_that_the_provider_withholds_is_no_error(
+    tmp_path: Path, before: str
+) -> None:
+    script: list[Step] = [calls(call("look"), text=before), WITHHELD]
+    script *= 3
+    async with served(tmp_path, *script, tools=two_tools()) as (client, door, _):
+        answer = await asked(door, "chat", {})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-hermes-completed"] == "false"
+        assert answer.headers["x-hermes-partial"] == ("true" if before else "false")
+        chat = answer.json()
+        assert chat["choices"][0]["finish_reason"] == "content_filter"
+        assert chat["choices"][0]["message"]["content"] == before
+        assert chat["hermes"]["error_code"] == "content_filter"
+        stream = await client.chat.completions.create(model="hermes", messages=HI, stream=True)
+        chunks = [chunk async for chunk in stream]
+        assert chunks[-1].choices[0].finish_reason == "content_filter"
+        response = await client.responses.create(input="Hi")
+        assert (response.status, response.output_text) == ("incomplete", before)
+        assert response.incomplete_details is not None
+        assert response.incomplete_details.reason == "content_filter"
+        assert response.error is None
+
+
+async def test_an_answer_of_which_the_rest_is_withheld_is_not_whole(tmp_path: Path) -> None:
+    reply = Reply(pieces=("One", " two"), finish=FinishReason.CONTENT_FILTER)
+    async with served(tmp_path, reply, reply) as (client, door, _):
+        answer = await asked(door, "chat", {})
+        assert answer.json()["choices"][0]["finish_reason"] == "content_filter"
+        assert answer.json()["choices"][0]["message"]["content"] == "One two"
+        assert answer.headers["x-hermes-completed"] == "false"
+        assert answer.headers["x-hermes-partial"] == "true"
+        response = await client.responses.create(input="Hi")
+        assert (response.status, response.output_text) == ("incomplete", "One two")
 
 
 @pytest.mark.parametrize("way", ["chat", "responses"])

@@ -154,6 +154,12 @@ class ModelFailure(HermesError):
         self.provider = provider
 
 
+class Withheld(ModelFailure):
+    """A content filter of the provider held the answer back."""
+
+    code = "content_filter"
+
+
 class Model(Protocol):
     @property
     def info(self) -> ModelInfo:

@@ -48,8 +48,13 @@ _FINISH: dict[FinishReason, Finish] = {
     FinishReason.LENGTH: "length",
     FinishReason.CONTENT_FILTER: "content_filter",
 }
-ErrorCode = Literal["output_truncated", "max_tool_calls", "agent_error", "interrupted"]
-FELL_SHORT: dict[str, tuple[Finish, ErrorCode]] = {"max_tool_calls": ("length", "max_tool_calls")}
+ErrorCode = Literal[
+    "output_truncated", "max_tool_calls", "content_filter", "agent_error", "interrupted"
+]
+FELL_SHORT: dict[str, tuple[Finish, ErrorCode]] = {
+    "max_tool_calls": ("length", "max_tool_calls"),
+    "content_filter": ("content_filter", "content_filter"),
+}
 """Errors after which an answer is short but no failure: what clients know them as."""
 
 
@@ -129,8 +134,11 @@ def _finish_reason(finished: TurnFinished, last: AssistantMessage | None) -> Fin
     return "stop"
 
 
-def _incomplete(finished: TurnFinished, reason: str, *, text: bool) -> Incomplete | None:
+def _incomplete(finished: TurnFinished, reason: Finish, *, text: bool) -> Incomplete | None:
     if finished.outcome is TurnState.DONE and reason != "error":
+        if reason == "content_filter":
+            said = "The model's provider withheld the rest of the answer."
+            return Incomplete(partial=text, failed=False, error=said, error_code=reason)
         if reason != "length":
             return None
         return Incomplete(partial=True, failed=False, error_code="output_truncated")
