@@ -203,7 +203,7 @@ async def test_the_model_sees_a_picture(client: AsyncOpenAI, world: ClientWorld)
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "echo chat picture"},
-                    {"type": "image_url", "image_url": {"url": PIXEL}},
+                    {"type": "image_url", "image_url": {"url": PIXEL, "detail": "low"}},
                 ],
             }
         ],
@@ -215,14 +215,15 @@ async def test_the_model_sees_a_picture(client: AsyncOpenAI, world: ClientWorld)
                 "role": "user",
                 "content": [
                     {"type": "input_text", "text": "echo response picture"},
-                    {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+                    {"type": "input_image", "image_url": PIXEL, "detail": "low"},
                 ],
             }
         ],
     )
     for text in ("echo chat picture", "echo response picture"):
         [asked] = world.asked(text)
-        assert PIXEL.encode() in asked.raw
+        shown = [part for part in asked.body["messages"][-1]["content"] if "image_url" in part]
+        assert [part["image_url"] for part in shown] == [{"url": PIXEL, "detail": "low"}]
 
 
 # -- long turns ----------------------------------------------------------------------
