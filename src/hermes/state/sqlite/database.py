@@ -37,8 +37,8 @@ APPLICATION_ID = 0x48524D53
 IMPORTED = "imported"
 """Where the ledger keeps from which file of an earlier Hermes it was filled."""
 
-LOG_BYTES = 4 * 1024 * 1024
-"""The write-ahead log is no larger than this at rest, and about twice as large under load."""
+LOG_BYTES = 8 * 1024 * 1024
+"""The write-ahead log is no larger than this at rest, and little larger under load."""
 
 BUSY_SECONDS = 10.0
 """How long another process may hold the write lock before we give up."""

@@ -37,6 +37,9 @@ MAX_BATCH = 512
 ANSWERED_AT_ONCE = 2
 IDLE_SECONDS = 0.25
 CHECKPOINT_CHANGES = 4000
+CHECKPOINT_BYTES = 1024 * 1024
+"""How far the log may grow beyond `LOG_BYTES`: what is written over is synced sooner than what
+makes a file longer, so most of it is left in place."""
 
 
 class _Job(Struct):
@@ -223,14 +226,14 @@ class Writer:
 
         The write lock is held meanwhile: no other process can then reset the
         log under the checkpoint. A log that was moved begins anew with the next commit, which
-        shortens its file to `LOG_BYTES`; until then and below that its size tells nothing.
+        shortens its file to `LOG_BYTES`; below that the size does not tell how much is in it.
         """
         changes = self._connection.total_changes
         size = self._log_bytes()
         self._bytes_at_checkpoint = min(self._bytes_at_checkpoint, size)
         if (
             changes - self._changes_at_checkpoint < CHECKPOINT_CHANGES
-            and size - self._bytes_at_checkpoint < LOG_BYTES
+            and size < max(LOG_BYTES, self._bytes_at_checkpoint) + CHECKPOINT_BYTES
         ):
             return
         try:
