@@ -29,7 +29,7 @@ from hermes.domain.keys import Action, ApiKey
 from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.model import Model, ModelReply
+from hermes.domain.ports.model import Model, ModelInfo, ModelReply
 from hermes.domain.settings import Settings
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import HttpApp
@@ -212,10 +212,15 @@ def _context(
     async def skills(agent_id: str) -> list[dict[str, Any]]:
         return [{"name": "greet", "description": "How to greet.", "path": "skills/greet/SKILL.md"}]
 
-    async def takes(
+    async def model_info(
         agent_id: str, session_id: str | None, terms: RouteTerms | None
-    ) -> frozenset[str]:
-        return model.info.takes
+    ) -> ModelInfo:
+        return model.info
+
+    async def own_tools(
+        agent_id: str, session_id: str | None, terms: RouteTerms | None
+    ) -> dict[str, str]:
+        return {spec.name: spec.toolset for spec in core.tools.specs()}
 
     async def answer_file(agent_id: str, session_id: str, path: str) -> bytes | None:
         return media.answers.get(path)
@@ -241,8 +246,9 @@ def _context(
         media=media,
         jobs=jobs,
         toolsets=lambda agent_id: (Toolset(name="test", enabled=True, tools=("read_file",)),),
+        own_tools=own_tools,
         skills=skills,
-        takes=takes,
+        model=model_info,
         prompt_tokens=prompt_tokens,
         answer_file=answer_file,
         metrics=Registry(),

@@ -187,9 +187,10 @@ def _response(step: Step, model: str, items: list[dict[str, Any]], status: str) 
         "output": items,
         "incomplete_details": None,
     }
-    if step.finish == "length":
+    cut_off = {"length": "max_output_tokens", "content_filter": "content_filter"}
+    if step.finish in cut_off:
         answer["status"] = "incomplete"
-        answer["incomplete_details"] = {"reason": "max_output_tokens"}
+        answer["incomplete_details"] = {"reason": cut_off[step.finish]}
     if step.usage is not None:
         answer["usage"] = {
             "input_tokens": step.usage.input,

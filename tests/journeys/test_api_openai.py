@@ -166,6 +166,22 @@ async def test_tools_of_the_client_between_tools_of_the_agent(
     assert last.count(MARK.encode()) >= 2, "the agent forgot its own call or its result"
 
 
+async def test_the_tools_of_the_agent_are_chosen_by_name(
+    client: AsyncOpenAI, world: ClientWorld
+) -> None:
+    async def ask(names: str) -> list[str]:
+        text = f"hello with {names}"
+        headers = {"X-Hermes-Tools": names}
+        await client.chat.completions.create(
+            model="hermes", messages=user(text), extra_headers=headers
+        )
+        return [tool["function"]["name"] for tool in world.asked(text)[0].body["tools"]]
+
+    assert await ask("terminal,read_file") == ["read_file", "terminal"]
+    with pytest.raises(openai.BadRequestError, match=r"`termnial`.*terminal \(process, terminal\)"):
+        await ask("termnial")
+
+
 async def test_an_answer_in_a_given_shape(client: AsyncOpenAI, world: ClientWorld) -> None:
     chat = await client.chat.completions.parse(
         model="hermes", messages=user("a person, please"), response_format=Person
@@ -187,7 +203,7 @@ async def test_the_model_sees_a_picture(client: AsyncOpenAI, world: ClientWorld)
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "echo chat picture"},
-                    {"type": "image_url", "image_url": {"url": PIXEL}},
+                    {"type": "image_url", "image_url": {"url": PIXEL, "detail": "low"}},
                 ],
             }
         ],
@@ -199,14 +215,15 @@ async def test_the_model_sees_a_picture(client: AsyncOpenAI, world: ClientWorld)
                 "role": "user",
                 "content": [
                     {"type": "input_text", "text": "echo response picture"},
-                    {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+                    {"type": "input_image", "image_url": PIXEL, "detail": "low"},
                 ],
             }
         ],
     )
     for text in ("echo chat picture", "echo response picture"):
         [asked] = world.asked(text)
-        assert PIXEL.encode() in asked.raw
+        shown = [part for part in asked.body["messages"][-1]["content"] if "image_url" in part]
+        assert [part["image_url"] for part in shown] == [{"url": PIXEL, "detail": "low"}]
 
 
 # -- long turns ----------------------------------------------------------------------

@@ -245,6 +245,25 @@ async def test_what_cannot_be_cured_by_waiting_is_not_tried_again(
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("mode", list(ApiMode))
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(finish="content_filter", text=""),
+        Step(status=400, body={"error": {"code": "content_filter", "message": "Filtered."}}),
+    ],
+)
+async def test_an_answer_that_is_withheld_is_known_as_such(mode: ApiMode, step: Step) -> None:
+    script = Script(default=step)
+    async with FakeModelServer(script) as server, FakeModelServer(script) as other:
+        client = client_of(route_to(server, mode), route_to(other, mode))
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert (failure.value.kind, failure.value.code) == (FailureKind.POLICY, "content_filter")
+    assert len(server.requests) == len(other.requests) == 1, "another provider may say more"
+
+
 @pytest.mark.parametrize(
     "step",
     [

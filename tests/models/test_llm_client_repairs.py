@@ -12,6 +12,7 @@ from hermes.domain.messages import (
     TextPart,
     UserMessage,
 )
+from hermes.domain.ports.model import ModelFailure
 from hermes.domain.tools import ToolSpec
 from hermes.models.providers import ApiMode
 
@@ -69,6 +70,16 @@ async def test_a_parameter_that_is_not_supported_is_left_out(mode: ApiMode, fiel
     assert reply.message.text == "fine"
     assert field in server.requests[0].body
     assert field not in server.requests[1].body
+
+
+async def test_the_form_of_the_answer_is_never_left_out() -> None:
+    step = Step(text="fine", refuse_field="response_format")
+    async with FakeModelServer(Script(default=step)) as server:
+        client = client_of(route_to(server))
+        with pytest.raises(ModelFailure, match="response_format"):
+            await client.complete(ask(json_object=True))
+        await client.close()
+    assert len(server.requests) == 1
 
 
 async def test_the_output_limit_is_renamed_for_servers_that_want_the_other_name() -> None:

@@ -384,6 +384,16 @@ def test_a_schema_for_the_reply_is_passed_on(mode: ApiMode) -> None:
     assert json.dumps(schema) in json.dumps(body)
 
 
+def test_any_json_object_is_asked_for_where_the_protocol_has_it() -> None:
+    messages = (UserMessage(content="a"),)
+    chat = encode(ApiMode.CHAT_COMPLETIONS, messages, json_object=True)
+    assert chat["response_format"] == {"type": "json_object"}
+    responses = encode(ApiMode.RESPONSES, messages, json_object=True, verbosity="low")
+    assert responses["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
+    taken = {mode for mode in MODES if "json_object" in route(mode).info.takes}
+    assert taken == {ApiMode.CHAT_COMPLETIONS, ApiMode.RESPONSES}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_extra_body_and_headers_of_the_provider_are_sent(mode: ApiMode) -> None:
     to = route(mode, extra_body={"top_k": 5}, headers={"x-team": "a"})
@@ -399,6 +409,10 @@ GIVEN: dict[str, Any] = {
     "stop": "END",
     "presence_penalty": 0.5,
     "frequency_penalty": -0.5,
+    "min_p": 0.1,
+    "top_k": 20,
+    "repetition_penalty": 1.1,
+    "prediction": {"type": "content", "content": "b"},
     "seed": 7,
     "logit_bias": {"1": 5},
     "logprobs": True,
@@ -422,12 +436,34 @@ def test_what_a_protocol_takes_of_the_sampling_is_sent() -> None:
     assert "message.output_text.logprobs" in responses["include"]
     assert responses["tools"][0]["strict"] is True
     assert not {"stop", "seed", "logit_bias", "logprobs", "verbosity"} & responses.keys()
+    assert not {"min_p", "top_k", "repetition_penalty", "prediction"} & responses.keys()
     claude = encode(ApiMode.ANTHROPIC_MESSAGES, messages, tools=(tool,), **GIVEN)
-    assert (claude["stop_sequences"], claude["top_p"]) == (["END"], 0.3)
+    assert (claude["stop_sequences"], claude["top_p"], claude["top_k"]) == (["END"], 0.3, 20)
+    assert not {"min_p", "repetition_penalty", "prediction"} & claude.keys()
     assert claude["service_tier"] == "auto"
     assert claude["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
     assert claude["tools"][0]["strict"] is True
     assert not {"stop", "seed", "logit_bias", "logprobs", "parallel_tool_calls"} & claude.keys()
+
+
+def test_providers_differ_in_what_they_have_beyond_the_protocol() -> None:
+    mode, messages = ApiMode.CHAT_COMPLETIONS, (UserMessage(content="a"),)
+    openai = route(mode, quirks=PROVIDERS["openai"].quirks)
+    assert {"min_p", "top_k", "repetition_penalty"}.isdisjoint(openai.info.takes)
+    body = encode(mode, messages, to=openai, **GIVEN)
+    assert body["prediction"] == GIVEN["prediction"]
+    assert {"min_p", "top_k", "repetition_penalty"}.isdisjoint(body)
+    llama = route(mode, quirks=PROVIDERS["llama.cpp"].quirks)
+    assert {"min_p", "top_k", "repetition_penalty"} <= llama.info.takes
+    body = encode(mode, messages, to=llama, **GIVEN)
+    assert (body["repeat_penalty"], "repetition_penalty" in body) == (1.1, False)
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_a_switched_off_top_k_is_not_told_to_who_has_no_word_for_it(top_k: int) -> None:
+    messages = (UserMessage(content="a"),)
+    assert encode(ApiMode.CHAT_COMPLETIONS, messages, top_k=top_k)["top_k"] == top_k
+    assert "top_k" not in encode(ApiMode.ANTHROPIC_MESSAGES, messages, top_k=top_k)
 
 
 def test_the_name_of_a_schema_and_its_strictness_are_kept() -> None:
@@ -435,8 +471,10 @@ def test_the_name_of_a_schema_and_its_strictness_are_kept() -> None:
         "response_schema": {"type": "object"},
         "schema_name": "form",
         "schema_strict": True,
+        "schema_description": "A form.",
     }
-    messages, schema = (UserMessage(content="a"),), {"name": "form", "strict": True}
+    messages = (UserMessage(content="a"),)
+    schema = {"name": "form", "description": "A form.", "strict": True}
     chat = encode(ApiMode.CHAT_COMPLETIONS, messages, **named)["response_format"]["json_schema"]
     assert chat == {**schema, "schema": {"type": "object"}}
     text = encode(ApiMode.RESPONSES, messages, **named)["text"]["format"]

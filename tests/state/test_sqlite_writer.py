@@ -2,6 +2,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
 from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.turn import NewTurn
 from hermes.state.sqlite import search
+from hermes.state.sqlite.database import open_reader
 from hermes.state.sqlite.ledger import SqliteLedger
 
 
@@ -140,11 +142,50 @@ async def test_the_log_is_folded_into_the_database_as_it_grows(
 ) -> None:
     await ledger.create_session(session())
     await ledger.begin_turn(turn())
+    log, largest = tmp_path / "state.db-wal", 0
     for _ in range(40):
         replies = (reply("x" * 10_000) for _ in range(100))
         await asyncio.gather(*(ledger.record_reply("t1", r, None, 3.0) for r in replies))
-    assert (tmp_path / "state.db-wal").stat().st_size < 40_000_000
+        largest = max(largest, log.stat().st_size)
+    assert largest < 12_000_000
     assert (tmp_path / "state.db").stat().st_size > 20_000_000
+    assert damage(tmp_path / "state.db") == []
+
+
+async def test_the_log_is_small_when_nothing_happens(ledger: SqliteLedger, tmp_path: Path) -> None:
+    await ledger.create_session(session())
+    await ledger.begin_turn(turn())
+    log = tmp_path / "state.db-wal"
+    await asyncio.gather(
+        *(ledger.record_reply("t1", reply("x" * 100_000), None, 3.0) for _ in range(150))
+    )
+    assert log.stat().st_size > 12_000_000, "one commit is one commit"
+    async with asyncio.timeout(10):
+        while log.stat().st_size > 8_388_608:
+            await asyncio.to_thread(threading.Event().wait, 0.05)
+    await ledger.record_reply("t1", reply("And on."), None, 4.0)
+    assert len(await ledger.history("s1")) == 152
+    assert damage(tmp_path / "state.db") == []
+
+
+async def test_a_log_that_is_being_read_is_left_as_it_is(
+    ledger: SqliteLedger, tmp_path: Path
+) -> None:
+    await ledger.create_session(session())
+    await ledger.begin_turn(turn())
+    with closing(open_reader(tmp_path / "state.db")) as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM messages").fetchone()[0]
+        for number in range(3):
+            replies = (reply("x" * 100_000) for _ in range(60))
+            await asyncio.gather(*(ledger.record_reply("t1", r, None, 3.0) for r in replies))
+            await asyncio.to_thread(threading.Event().wait, 0.4)  # the idle work of the writer
+            assert reader.execute("SELECT count(*) FROM messages").fetchone()[0] == before
+            assert len(await ledger.history("s1")) == 1 + 60 * (number + 1)
+    async with asyncio.timeout(10):
+        await ledger.record_reply("t1", reply("And on."), None, 4.0)
+        while (tmp_path / "state.db-wal").stat().st_size > 8_388_608:
+            await asyncio.to_thread(threading.Event().wait, 0.05)
     assert damage(tmp_path / "state.db") == []
 
 

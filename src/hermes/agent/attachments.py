@@ -109,7 +109,7 @@ class MessageFiles:
             inside = ""
         if url is not None:
             where = f", stored at {inside}" if inside else ""
-            image = ImagePart(url=url, media_type=part.media_type)
+            image = ImagePart(url=url, media_type=part.media_type, detail=part.detail)
             if vision:
                 return [image, TextPart(f"[picture {part.name}{where}]")]
             if self._described and (told := await self._described(part.path, image)):

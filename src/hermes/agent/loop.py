@@ -22,7 +22,7 @@ from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
 from hermes.agent.scope import AgentServices, TurnScope, durable, usage_record
 from hermes.agent.side_calls import Sight
 from hermes.config.secrets import RedactedStream
-from hermes.domain.errors import BudgetExhausted, HermesError
+from hermes.domain.errors import BudgetExhausted, HermesError, ToolLimit
 from hermes.domain.events import (
     CallDelta,
     MessageCompleted,
@@ -321,8 +321,21 @@ class TurnLoop:
         self._streamed = self._calls_per_reply(tools_allowed=tools_allowed)
         reply = await self._call(tools_allowed=tools_allowed)
         message = self._accepted(reply.message, tools_allowed=tools_allowed)
+        if reply.message.tool_calls and not message.tool_calls and not message.text.strip():
+            await self._give_up(reply)
         await self._commit(message, reply)
         return message
+
+    async def _give_up(self, reply: ModelReply) -> None:
+        """End a turn whose model calls tools although it has to answer."""
+        self._account(reply)
+        owner = (self._job.profile.id, self.scope.session.id, self._job.turn.id)
+        record = usage_record(reply, "turn", *owner, at=self._services.clock.now())
+        await durable(self._services.ledger.record_usage(record))
+        raise ToolLimit(
+            "The model asked for another tool, which this turn does not allow, and gave no answer.",
+            hint="Allow more calls (`max_tool_calls`, `agent.max_turns`), or ask again.",
+        )
 
     async def _call(self, *, tools_allowed: bool) -> ModelReply:
         for attempt in range(MAX_FORCED_COMPACTIONS + 1):
@@ -362,6 +375,8 @@ class TurnLoop:
             response_schema=options.response_schema,
             schema_name=options.schema_name,
             schema_strict=options.schema_strict,
+            schema_description=options.schema_description,
+            json_object=options.json_object,
             session_id=self.scope.session.id,
             **{name: getattr(options, name) for name in SAMPLING},
         )

@@ -24,9 +24,9 @@ from hermes.domain.errors import HermesError
 from hermes.domain.inbound import RouteTerms
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import zone_named
+from hermes.domain.ports.model import ModelInfo
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.domain.settings import Settings
-from hermes.domain.turn import SAMPLING
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
 from hermes.entry.http.door import ApiDoor
@@ -101,8 +101,9 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         media=PictureFiles(home.cache_dir / "media" / PLATFORM, PageFetcher().data),
         jobs=lambda agent: JobFiles(_home(app, agent).cron_dir),
         toolsets=lambda agent: _toolsets(app, agent),
+        own_tools=lambda *about: _own_tools(app, *about),
         skills=lambda agent: skill_cards(_home(app, agent).skills_dir),
-        takes=lambda *about: _takes(app, *about),
+        model=lambda *about: _model(app, *about),
         prompt_tokens=lambda *about: _prompt_tokens(app, *about),
         answer_file=lambda *about: _answer_file(files, *about),
         metrics=context.metrics,
@@ -167,16 +168,29 @@ def _home(app: App, agent_id: str) -> HermesHome:
     return HermesHome(root=app.agent(agent_id).home)
 
 
-async def _takes(
+async def _model(
     app: App, agent_id: str, session_id: str | None, terms: RouteTerms | None
-) -> frozenset[str]:
+) -> ModelInfo:
     session = await app.ledger.session(session_id) if session_id is not None else None
     try:
         profile = app.agent(agent_id)
         profile = profile if terms is None else terms.applied(profile)
-        return app.services.models.main(profile, session).info.takes
+        return app.services.models.main(profile, session).info
     except HermesError:
-        return frozenset(SAMPLING)  # without a model the turn says what is missing
+        return ModelInfo(provider="", model="")  # without a model the turn says what is missing
+
+
+async def _own_tools(
+    app: App, agent_id: str, session_id: str | None, terms: RouteTerms | None
+) -> Mapping[str, str]:
+    session = await app.ledger.session(session_id) if session_id is not None else None
+    profile = app.agent(agent_id)
+    profile = profile if terms is None else terms.applied(profile)
+    await app.tools.refresh(profile)
+    lent = app.gateway.doors.capabilities.granted
+    source = PLATFORM if session is None else session.source
+    specs = app.tools.registry(profile, source, lent).specs()
+    return {spec.name: spec.toolset for spec in specs}
 
 
 async def _answer_file(

@@ -109,6 +109,13 @@ class BudgetExhausted(HermesError):
     public = "The budget for this is used up. The operator can raise it."
 
 
+class ToolLimit(HermesError):
+    """A model that may call no more tools asked for one, and said nothing."""
+
+    code = "max_tool_calls"
+    public = "No more tools may be used for this, and there is no answer without them. Ask again."
+
+
 class ToolRefused(HermesError):
     """A tool call was not carried out; the text goes to the model."""
 

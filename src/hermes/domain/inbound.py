@@ -64,6 +64,8 @@ class Attachment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int | None = None
     text: str = ""
     """What is in it, if that is short and text."""
+    detail: str | None = None
+    """See `domain.messages.FilePart`."""
 
 
 class ReplyRef(Struct, frozen=True, kw_only=True):

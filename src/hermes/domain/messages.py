@@ -25,10 +25,12 @@ class ImagePart(Struct, frozen=True, tag="image", kw_only=True):
     detail: str | None = None
 
 
-class FilePart(Struct, frozen=True, tag="file", kw_only=True):
+class FilePart(Struct, frozen=True, tag="file", kw_only=True, omit_defaults=True):
     path: str
     name: str
     media_type: str | None = None
+    detail: str | None = None
+    """Of a picture: how closely the model is to look, as OpenAI spells it."""
 
 
 Part = TextPart | ImagePart | FilePart

@@ -52,6 +52,14 @@ class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Texts at which the answer ends."""
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Tokens less probable than this share of the most probable one are left out."""
+    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    """Only so many tokens are looked at; 0 and -1: all."""
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
+    """More than 1: less repetition; 1 changes nothing."""
+    prediction: dict[str, Any] | None = None
+    """What the answer will mostly be; it comes sooner then, and is the same."""
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     logit_bias: Annotated[dict[str, float], Meta(max_length=1024)] | None = None
     logprobs: bool | None = None
@@ -64,6 +72,10 @@ class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 SAMPLING = Sampling.__struct_fields__
+JSON_OBJECT = "json_object"
+JSON_SCHEMA = "json_schema"
+ASKABLE = frozenset((*SAMPLING, JSON_OBJECT, JSON_SCHEMA))
+"""What may be asked of a model; not every protocol has all of it."""
 
 
 class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,7 +85,8 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """Further instructions for this turn only; never stored in the session."""
     client_tools: tuple[ClientTool, ...] = ()
     own_tools: tuple[str, ...] | None = None
-    """Tools and toolsets of the agent that it may use; None: all that it has."""
+    """Tools and toolsets of the agent that it may use; None: all that it has. A name that both
+    have is the tool's."""
     stream_calls: bool = False
     """Arguments for client tools are told as they come. Whoever hears them cannot take them back:
     a model call that breaks off then is not repeated."""
@@ -92,6 +105,9 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """JSON Schema that the final answer has to follow."""
     schema_name: str = "reply"
     schema_strict: bool | None = None
+    schema_description: str = ""
+    json_object: bool = False
+    """The final answer has to be a JSON object, whichever."""
     title: bool = True
     """Whether the session gets a title; not if it exists for one request only."""
 

@@ -32,6 +32,7 @@ from hermes.domain.ports.model import (
     ModelInfo,
     ModelReply,
     ModelRequest,
+    Withheld,
 )
 from hermes.models.catalog import cost
 from hermes.models.credentials import CredentialPool, ProviderKey
@@ -413,7 +414,8 @@ def _check(decoded: Decoded) -> None:
     if message.text.strip() or message.tool_calls or message.finish is FinishReason.LENGTH:
         return
     if message.finish is FinishReason.CONTENT_FILTER:
-        raise WireFault("the answer was withheld", kind=FailureKind.POLICY)
+        text = "the answer was withheld"
+        raise WireFault(text, kind=FailureKind.POLICY, code=Withheld.code)
     raise WireFault("", kind=FailureKind.EMPTY)
 
 
@@ -422,7 +424,7 @@ def _summary(failures: list[ModelFailure]) -> ModelFailure:
     if len(failures) == 1:
         return first
     others = "; ".join(f"{f.provider}: {f.kind.value}" for f in failures[1:])
-    return ModelFailure(
+    return type(first)(
         first.kind,
         f"{first.message} The fallbacks failed too ({others}).",
         hint=first.hint,

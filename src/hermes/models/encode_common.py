@@ -117,8 +117,12 @@ def without(request: ModelRequest, refused: frozenset[str]) -> ModelRequest:
 
 
 def named_schema(request: ModelRequest) -> dict[str, Any]:
-    strict = {} if request.schema_strict is None else {"strict": request.schema_strict}
-    return {"name": request.schema_name, "schema": request.response_schema, **strict}
+    more: dict[str, Any] = {}
+    if request.schema_description:
+        more["description"] = request.schema_description
+    if request.schema_strict is not None:
+        more["strict"] = request.schema_strict
+    return {"name": request.schema_name, "schema": request.response_schema, **more}
 
 
 def sampled(request: ModelRequest, mode: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.messages import AssistantMessage
-from hermes.domain.ports.model import FailureKind, ModelFailure, ModelRequest
+from hermes.domain.ports.model import FailureKind, ModelFailure, ModelRequest, Withheld
 from hermes.domain.wording import one_line
 from hermes.models.encode_common import images_of
 from hermes.models.wire import Repairs, WireFault
@@ -138,10 +138,11 @@ def explain(
 ) -> ModelFailure:
     """Return the failure that a person sees: what happened and what to do."""
     known = _known()[kind]
+    filtered = kind is FailureKind.POLICY and fault.code in known.codes.split()
     detail = _without_markup(fault.message).rstrip(".")
     status = f" (HTTP {fault.status})" if fault.status is not None else ""
     said = f"{known.said.format(**names)}{status}"
-    return ModelFailure(
+    return (Withheld if filtered else ModelFailure)(
         kind,
         f"{said}: {detail}." if detail else f"{said}.",
         hint=known.hint.format(**names),
@@ -158,13 +159,13 @@ _OPTIONAL_FIELDS = (
     "top_p",
     "service_tier",
     "verbosity",
+    "prediction",
     "strict",
     "reasoning_effort",
     "output_config",
     "thinking",
     "reasoning",
     "tool_choice",
-    "response_format",
     "prompt_cache_key",
     "session_id",
     "cache_control",

@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from hermes.domain.turn import JSON_OBJECT, JSON_SCHEMA
+
 Auth = str
 """`bearer`, `x-api-key`, `api-key` (Azure) or `none`."""
 
@@ -24,23 +26,33 @@ class ApiMode(StrEnum):
 
 _CHAT = (
     *("temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed"),
+    *("min_p", "top_k", "repetition_penalty", "prediction"),
     *("logit_bias", "logprobs", "top_logprobs", "service_tier", "verbosity", "parallel_tool_calls"),
 )
 TAKES: Final[Mapping[ApiMode, Mapping[str, str]]] = {
-    ApiMode.CHAT_COMPLETIONS: {name: name for name in _CHAT},
+    ApiMode.CHAT_COMPLETIONS: {
+        **{name: name for name in _CHAT},
+        JSON_OBJECT: "response_format",
+        JSON_SCHEMA: "response_format",
+    },
     ApiMode.RESPONSES: {
         **{name: name for name in ("temperature", "top_p", "top_logprobs", "service_tier")},
         "parallel_tool_calls": "parallel_tool_calls",
         "logprobs": "include",
         "verbosity": "text",
+        JSON_OBJECT: "text",
+        JSON_SCHEMA: "text",
     },
     ApiMode.ANTHROPIC_MESSAGES: {
-        **{name: name for name in ("temperature", "top_p", "service_tier")},
+        **{name: name for name in ("temperature", "top_p", "top_k", "service_tier")},
         "stop": "stop_sequences",
         "parallel_tool_calls": "tool_choice",
+        JSON_SCHEMA: "output_config",
     },
 }
-"""What each protocol takes of `domain.turn.Sampling`, and in which field."""
+"""What each protocol takes of `domain.turn.ASKABLE`, and in which field."""
+ANTHROPIC_TIERS: Final = {"auto": "auto", "priority": "auto", "default": "standard_only"}
+"""`service_tier` as OpenAI and as Anthropic spell it; Anthropic has no others."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True):
@@ -56,6 +68,9 @@ class Quirks(Struct, frozen=True, kw_only=True):
     """Body field that keeps the calls of a session on one cache."""
     usage_include: bool = False
     stream_usage: bool = True
+    lacks: frozenset[str] = frozenset()
+    """What others of this protocol take of the sampling, and this server refuses."""
+    repetition_field: str = "repetition_penalty"
 
 
 class ProviderSpec(Struct, frozen=True, kw_only=True):
@@ -87,6 +102,7 @@ _QUIRKS: Final = {
         output_limit_field="max_completion_tokens",
         effort="openai",
         session_field="prompt_cache_key",
+        lacks=frozenset({"min_p", "top_k", "repetition_penalty"}),
     ),
     "openrouter": Quirks(
         effort="openrouter",
@@ -98,6 +114,7 @@ _QUIRKS: Final = {
     "effort": Quirks(effort="openai"),
     "gemini": Quirks(effort="openai"),
     "kimi": Quirks(replay="content"),
+    "llama": Quirks(repetition_field="repeat_penalty"),
     "thinking": Quirks(effort="deepseek", replay="content"),
 }
 

@@ -29,6 +29,7 @@ from hermes.domain.settings.models import (
 from hermes.models.catalog import FREE, UNKNOWN, ModelFacts, find_model
 from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
+    ANTHROPIC_TIERS,
     GENERIC,
     PROVIDERS,
     TAKES,
@@ -86,13 +87,16 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
 
     @property
     def info(self) -> ModelInfo:
+        claude = self.api_mode is ApiMode.ANTHROPIC_MESSAGES
         return ModelInfo(
             provider=self.provider,
             model=self.model,
             context_window=self.facts.context_window,
             max_output=self.max_tokens or self.facts.max_output,
             vision=self.facts.vision,
-            takes=frozenset(TAKES[self.api_mode]),
+            takes=frozenset(TAKES[self.api_mode]) - self.quirks.lacks,
+            max_temperature=1.0 if claude else 2.0,
+            service_tiers=tuple(ANTHROPIC_TIERS) if claude else None,
         )
 
 

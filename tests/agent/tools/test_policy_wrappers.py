@@ -60,6 +60,16 @@ async def test_filtered_tools_are_neither_shown_nor_run() -> None:
     assert "There is no tool" in await box.text("nothing")
 
 
+def test_the_name_of_a_tool_is_not_that_of_its_toolset() -> None:
+    tools = ToolRegistry(("terminal", "file"))
+
+    def names(*named: str) -> set[str]:
+        return {spec.name for spec in Filtered(tools, named).specs()}
+
+    assert names("terminal", "read_file") == {"terminal", "read_file"}
+    assert names("file", "process") > {"process", "read_file", "patch"}
+
+
 async def test_the_results_of_a_turn_have_a_budget_and_short_ones_always_pass() -> None:
     stored: list[bytes | None] = []
 

@@ -144,14 +144,14 @@ def test_pictures_of_the_input_are_told_with_their_place() -> None:
 async def test_pictures_of_the_history_are_files_in_it() -> None:
     shown = [
         {"type": "text", "text": "Look"},
-        {"type": "image_url", "image_url": {"url": data_url()}},
+        {"type": "image_url", "image_url": {"url": data_url(), "detail": "high"}},
     ]
     talk = read(user(shown), assistant("Nice."), user("Again"))
     [first, _] = await history_of(talk.earlier, Shelf())
     assert first == UserMessage(
         content=(
             TextPart("Look"),
-            FilePart(path="/shelf/1.png", name="1.png", media_type="image/png"),
+            FilePart(path="/shelf/1.png", name="1.png", media_type="image/png", detail="high"),
         )
     )
 

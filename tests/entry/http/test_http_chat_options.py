@@ -81,7 +81,7 @@ def test_wishes_are_passed_on() -> None:
     )
     assert options(max_tokens=5, max_completion_tokens=7).max_tokens == 7
     assert options(tool_choice="required").tool_choice == "required"
-    assert options(response_format={"type": "json_object"}).response_schema == {"type": "object"}
+    assert options(response_format={"type": "json_object"}).json_object
 
 
 def test_more_than_one_answer_is_refused() -> None:

@@ -131,6 +131,21 @@ async def test_other_words_and_other_keys_open_a_session(tmp_path: Path) -> None
         ) == session_of(first)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_nul_character_in_an_answer_does_not_end_the_chat(
+    tmp_path: Path, *, streaming: bool
+) -> None:
+    reply = Reply(reasoning=("h\x00m",), pieces=("It is ", "\x00 or \\u0000\x00\x00.", " Yes."))
+    async with door_with(tmp_path, reply, say("Bye.")) as (door, model):
+        first = await ask(door.client, "What is it?", stream=streaming)
+        told = said(streamed(first)) if streaming else text_of(first)
+        assert told == "It is \ufffd or \\u0000\ufffd\ufffd. Yes."
+        second = await ask(door.client, "What is it?", agent_said(told), "And now?")
+        assert second.status_code == 200, second.text
+        assert session_of(second) == session_of(first)
+        assert history(model) == ["What is it?", "It is \x00 or \\u0000\x00\x00. Yes.", "And now?"]
+
+
 async def test_an_answer_that_the_client_stopped_goes_on_in_its_session(tmp_path: Path) -> None:
     tools, started, never = ScriptedTools(), asyncio.Event(), asyncio.Event()
     tools.add("wait", waits(started, never))

@@ -75,6 +75,32 @@ async def test_a_nul_character_is_refused_wherever_it_is(
     assert error_of(await door.client.post("/order", json=body), 400)["code"] == "nul_character"
 
 
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        (r"cut \ud83d", r"\ud83d"),
+        (r"\uD83D\uDE00 \uD83D!", r"\uD83D"),
+        (r"\\ \ude00", r"\ude00"),
+        (r"\ud83d\ud83d\ude00", r"\ud83d"),
+        (r"\ud83d\n", r"\ud83d"),
+    ],
+)
+async def test_half_a_character_is_called_by_its_name(door: HttpDoor, text: str, half: str) -> None:
+    body = b'{"items": [{"name": "%b"}]}' % text.encode()
+    headers = {"content-type": "application/json"}
+    answer = await door.client.post("/order", content=body, headers=headers)
+    error = error_of(answer, 400)
+    assert error["code"] == "invalid_json"
+    assert f"half a character (`{half}`" in error["message"]
+
+
+async def test_whole_characters_and_what_looks_like_half_of_one_are_taken(door: HttpDoor) -> None:
+    body = rb'{"items": [{"name": "\ud83d\ude00 \\ud83d"}]}'
+    headers = {"content-type": "application/json"}
+    answer = await door.client.post("/order", content=body, headers=headers)
+    assert answer.json()["items"][0]["name"] == "😀 \\ud83d"
+
+
 async def test_nesting_is_bounded_and_brackets_in_texts_do_not_count(door: HttpDoor) -> None:
     deep = b'{"items": [], "more": ' + b"[" * 99 + b"]" * 99 + b"}"
     headers = {"content-type": "application/json"}

@@ -11,11 +11,13 @@ import pytest
 
 from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
+from hermes.domain.messages import FinishReason
 from hermes.domain.ports.ledger import SearchQuery
-from hermes.domain.ports.model import ModelInfo, ModelRequest
+from hermes.domain.ports.model import FailureKind, ModelRequest, Withheld
 from hermes.entry.http.api import chat, responses, runs, sessions
 from hermes.entry.http.endpoint import operations
-from hermes.models.providers import TAKES, ApiMode
+from hermes.models.providers import ApiMode
+from hermes.models.routes import ModelRoute
 from hermes.testing.model import Reply, ScriptedModel, Step, call, calls, say
 
 ENDPOINTS = [each for module in (chat, responses, runs, sessions) for each in operations(module)]
@@ -26,6 +28,10 @@ SAMPLING: dict[str, Any] = {
     "stop": ["END"],
     "presence_penalty": 0.5,
     "frequency_penalty": -0.5,
+    "min_p": 0.1,
+    "top_k": 20,
+    "repetition_penalty": 1.1,
+    "prediction": {"type": "content", "content": "Hello"},
     "seed": 7,
     "logit_bias": {"50256": -100},
     "logprobs": True,
@@ -34,6 +40,12 @@ SAMPLING: dict[str, Any] = {
     "verbosity": "low",
     "parallel_tool_calls": False,
 }
+CLAUDE = ModelRoute(
+    provider="anthropic",
+    model="claude",
+    base_url="http://127.0.0.1:9",
+    api_mode=ApiMode.ANTHROPIC_MESSAGES,
+).info
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 FUNCTION = {"name": "weather", "parameters": SCHEMA, "strict": True}
 
@@ -91,7 +103,12 @@ async def test_all_four_doors_take_the_same_options(tmp_path: Path, way: str) ->
         "reasoning_effort": "low",
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "form", "schema": SCHEMA, "strict": True},
+            "json_schema": {
+                "name": "form",
+                "description": "A form.",
+                "schema": SCHEMA,
+                "strict": True,
+            },
         },
         "user": "ann",
     }
@@ -103,10 +120,41 @@ async def test_all_four_doors_take_the_same_options(tmp_path: Path, way: str) ->
         assert (request.tool_choice, request.max_tokens) == ("required", 50)
         assert request.reasoning_effort == "low"
         assert (request.response_schema, request.schema_name) == (SCHEMA, "form")
-        assert request.schema_strict is True
+        assert (request.schema_strict, request.schema_description) == (True, "A form.")
         assert [(tool.name, tool.strict) for tool in request.tools] == [("weather", True)]
         [run] = (await door.client.get("/v1/runs")).json()["data"]
         assert run["user"] == "ann"
+
+
+JSON = [
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+]
+
+
+@pytest.mark.parametrize("way", ["chat", "responses", "runs", "session"])
+@pytest.mark.parametrize(("fields", "param"), JSON)
+async def test_any_json_object_is_not_a_schema(
+    tmp_path: Path, way: str, fields: dict[str, Any], param: str
+) -> None:
+    async with served(tmp_path, say("{}")) as (_, door, model):
+        assert (await asked(door, way, fields)).status_code < 300, param
+        [request] = model.requests
+        assert (request.json_object, request.response_schema) == (True, None)
+
+
+@pytest.mark.parametrize("way", ["chat", "responses", "runs", "session"])
+@pytest.mark.parametrize(("fields", "param"), JSON)
+async def test_who_cannot_have_any_json_object_is_told_to_send_a_schema(
+    tmp_path: Path, way: str, fields: dict[str, Any], param: str
+) -> None:
+    model = ScriptedModel([], info=CLAUDE)
+    async with served(tmp_path, model=model) as (_, door, _model):
+        answer = await asked(door, way, fields)
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert (error["code"], error["param"]) == ("unsupported_value", param)
+        assert "`json_schema`" in error["message"]
 
 
 @pytest.mark.parametrize("way", ["chat", "responses", "runs", "session"])
@@ -121,13 +169,17 @@ async def test_all_four_doors_take_the_same_options(tmp_path: Path, way: str) ->
         ({"logprobs": True}, "logprobs"),
         ({"seed": 1}, "seed"),
         ({"logit_bias": {"1": 5}}, "logit_bias"),
+        ({"min_p": 0.1}, "min_p"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty"),
+        ({"temperature": 1.5}, "temperature"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"include": ["message.output_text.logprob"]}, "include"),
     ],
 )
 async def test_what_cannot_be_had_is_refused_by_name(
     tmp_path: Path, way: str, fields: dict[str, Any], param: str
 ) -> None:
-    takes = frozenset(TAKES[ApiMode.ANTHROPIC_MESSAGES])
-    model = ScriptedModel([], info=ModelInfo(provider="scripted", model="m", takes=takes))
+    model = ScriptedModel([], info=CLAUDE)
     async with served(tmp_path, model=model) as (_, door, _model):
         answer = await asked(door, way, fields)
         assert answer.status_code == 400
@@ -136,12 +188,18 @@ async def test_what_cannot_be_had_is_refused_by_name(
 
 
 async def test_what_the_protocol_takes_is_not_refused(tmp_path: Path) -> None:
-    takes = frozenset(TAKES[ApiMode.ANTHROPIC_MESSAGES])
-    info = ModelInfo(provider="scripted", model="m", takes=takes)
-    model = ScriptedModel([say("a")], info=info)
+    model = ScriptedModel([say("a")], info=CLAUDE)
     async with served(tmp_path, model=model) as (client, _, _model):
         await client.chat.completions.create(
-            model="hermes", messages=HI, stop="END", top_p=0.5, service_tier="auto", seed=None
+            model="hermes",
+            messages=HI,
+            stop="END",
+            top_p=0.5,
+            temperature=1,
+            service_tier="auto",
+            seed=None,
+            prediction={"type": "content", "content": "Hello"},  # does not change the answer
+            extra_body={"min_p": 0, "repetition_penalty": 1, "top_k": -1},
         )
         assert (model.requests[0].stop, model.requests[0].top_p) == ("END", 0.5)
 
@@ -201,6 +259,78 @@ async def test_the_agent_answers_after_so_many_calls(tmp_path: Path) -> None:
         assert response.output_text == "Enough."
         assert [request.tool_choice for request in model.requests] == [None, None, "none"]
         assert "No more tool calls" in str(model.requests[2].messages[-1])
+
+
+@pytest.mark.parametrize("fields", [{"max_tool_calls": 1}, {"tool_choice": "none"}])
+async def test_a_model_that_calls_on_instead_of_answering_has_not_answered(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    insists = ScriptedModel(default=calls(call("look")))
+    async with served(tmp_path, model=insists, tools=two_tools()) as (client, door, _):
+        answer = await asked(door, "chat", fields)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-hermes-completed"] == "false"
+        assert "another tool" in answer.headers["x-hermes-error"]
+        chat = answer.json()
+        assert chat["choices"][0]["finish_reason"] == "length"
+        assert chat["choices"][0]["message"]["content"] == ""
+        told = chat["hermes"]
+        assert (told["completed"], told["failed"]) == (False, False)
+        assert told["error_code"] == "max_tool_calls"
+        stream = await client.chat.completions.create(
+            model="hermes", messages=HI, stream=True, extra_body=fields
+        )
+        chunks = [chunk async for chunk in stream]
+        assert chunks[-1].choices[0].finish_reason == "length"
+        response = await client.responses.create(input="Hi", extra_body=fields)
+        assert response.status == "incomplete"
+        assert response.incomplete_details is not None
+        assert str(response.incomplete_details.reason) == "max_tool_calls"
+        assert await asked(door, "runs", fields)
+        [run, *_] = (await door.client.get("/v1/runs")).json()["data"]
+        assert run["status"] == "failed"
+        assert run["error"]["code"] == "max_tool_calls"
+        assert run["usage"]["total_tokens"] == 15 * (1 + fields.get("max_tool_calls", 0))
+
+
+WITHHELD = Withheld(FailureKind.POLICY, "The answer was withheld.")
+
+
+@pytest.mark.parametrize("before", ["", "Let me look."])
+async def test_an_answer_that_the_provider_withholds_is_no_error(
+    tmp_path: Path, before: str
+) -> None:
+    script: list[Step] = [calls(call("look"), text=before), WITHHELD]
+    script *= 3
+    async with served(tmp_path, *script, tools=two_tools()) as (client, door, _):
+        answer = await asked(door, "chat", {})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-hermes-completed"] == "false"
+        assert answer.headers["x-hermes-partial"] == ("true" if before else "false")
+        chat = answer.json()
+        assert chat["choices"][0]["finish_reason"] == "content_filter"
+        assert chat["choices"][0]["message"]["content"] == before
+        assert chat["hermes"]["error_code"] == "content_filter"
+        stream = await client.chat.completions.create(model="hermes", messages=HI, stream=True)
+        chunks = [chunk async for chunk in stream]
+        assert chunks[-1].choices[0].finish_reason == "content_filter"
+        response = await client.responses.create(input="Hi")
+        assert (response.status, response.output_text) == ("incomplete", before)
+        assert response.incomplete_details is not None
+        assert response.incomplete_details.reason == "content_filter"
+        assert response.error is None
+
+
+async def test_an_answer_of_which_the_rest_is_withheld_is_not_whole(tmp_path: Path) -> None:
+    reply = Reply(pieces=("One", " two"), finish=FinishReason.CONTENT_FILTER)
+    async with served(tmp_path, reply, reply) as (client, door, _):
+        answer = await asked(door, "chat", {})
+        assert answer.json()["choices"][0]["finish_reason"] == "content_filter"
+        assert answer.json()["choices"][0]["message"]["content"] == "One two"
+        assert answer.headers["x-hermes-completed"] == "false"
+        assert answer.headers["x-hermes-partial"] == "true"
+        response = await client.responses.create(input="Hi")
+        assert (response.status, response.output_text) == ("incomplete", "One two")
 
 
 @pytest.mark.parametrize("way", ["chat", "responses"])

@@ -277,7 +277,8 @@ async def test_calls_of_the_agent_come_back_as_history(tmp_path: Path) -> None:
             ["peek"],
         ),
         ({}, {"X-Hermes-Tools": "none"}, []),
-        ({}, {"X-Hermes-Tools": "look, other"}, ["look"]),
+        ({}, {"X-Hermes-Tools": "look, peek"}, ["look", "peek"]),
+        ({}, {"X-Hermes-Tools": "test"}, ["look", "peek"]),
     ],
 )
 async def test_a_request_chooses_the_tools_of_the_agent(
@@ -292,6 +293,54 @@ async def test_a_request_chooses_the_tools_of_the_agent(
         answer = await door.client.post("/v1/responses", json=body, headers=headers)
         assert resource_errors(answer.json()) == []
         assert [spec.name for spec in model.requests[0].tools] == names
+
+
+@pytest.mark.parametrize(
+    ("more", "headers", "param"),
+    [
+        ({}, {"X-Hermes-Tools": "look, lokk, none, other"}, "X-Hermes-Tools"),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "mcp",
+                        "server_label": "hermes",
+                        "allowed_tools": ["look", "lokk", "other"],
+                    }
+                ]
+            },
+            {},
+            "tools",
+        ),
+        (
+            {
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "tools": [
+                        {"type": "mcp", "server_label": "hermes", "name": "lokk"},
+                        {"type": "mcp", "server_label": "hermes", "name": "other"},
+                    ],
+                }
+            },
+            {},
+            "tools",
+        ),
+    ],
+)
+async def test_tools_that_do_not_exist_are_named(
+    tmp_path: Path, more: dict[str, Any], headers: dict[str, str], param: str
+) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a"))
+    async with responses_door(tmp_path, ScriptedModel([]), tools=tools) as door:
+        body = {"input": "Hi", **more}
+        for path in ("/v1/responses", "/v1/responses/input_tokens"):
+            answer = await door.client.post(path, json=body, headers=headers)
+            assert answer.status_code == 400
+            error = answer.json()["error"]
+            assert error["param"] == param
+            assert "`lokk`, `other`" in error["message"]
+            assert "test (look)" in error["message"]
 
 
 async def test_another_mcp_server_is_refused(tmp_path: Path) -> None:

@@ -107,4 +107,6 @@ def test_small_models_get_the_short_profile_within_their_context(
     assert (small.own_prompt, small.own_tools) == (TINY_PROMPT, ("read_file", "search_files"))
     assert (small.context_window, small.can_title) == (2048, False)
     large = info_of(LocalModel(name="large", path=gguf, size_bytes=4_000_000_000))
+    assert {"json_object", "json_schema"} & small.takes == set()
+    assert {"json_object", "json_schema"} <= large.takes
     assert (large.own_prompt, large.own_tools, large.context_window) == (None, None, 16_384)

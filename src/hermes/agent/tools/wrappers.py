@@ -163,12 +163,16 @@ def _spec(tool: ClientTool) -> ToolSpec:
 
 
 class Filtered(ToolWrapper):
-    """Shows and runs only the tools that are named, or whose toolset is."""
+    """Shows and runs only the tools that are named, or whose toolset is.
+
+    The name of a tool stands for that tool alone, also if its toolset is called the same.
+    """
 
     def __init__(self, inner: ToolRunner, names: Iterable[str]) -> None:
         super().__init__(inner)
-        named = frozenset(names)
-        self._specs = tuple(spec for spec in inner.specs() if named & {spec.name, spec.toolset})
+        named, specs = frozenset(names), inner.specs()
+        sets = named - {spec.name for spec in specs}
+        self._specs = tuple(spec for spec in specs if spec.name in named or spec.toolset in sets)
         self._allowed = frozenset(spec.name for spec in self._specs)
 
     def specs(self) -> tuple[ToolSpec, ...]:

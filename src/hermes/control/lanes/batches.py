@@ -141,7 +141,8 @@ def _content(text: str, attachments: Sequence[Attachment]) -> Content:
 
 def attached(item: Attachment) -> list[Part]:
     """Return a file as parts of a message: where it is, and what is in it if that is short."""
-    parts: list[Part] = [FilePart(path=item.path, name=item.name, media_type=item.media_type)]
+    file = FilePart(path=item.path, name=item.name, media_type=item.media_type, detail=item.detail)
+    parts: list[Part] = [file]
     if item.text:
         parts.append(TextPart(f"[Content of {item.name}:]\n{item.text}\n[End of {item.name}]"))
     return parts

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.tools import ToolSpec
-from hermes.domain.turn import SAMPLING, Sampling
+from hermes.domain.turn import ASKABLE, Sampling
 from hermes.domain.usage import Usage
 
 
@@ -32,6 +32,8 @@ class ModelRequest(Sampling, frozen=True, kw_only=True):
     response_schema: dict[str, Any] | None = None
     schema_name: str = "reply"
     schema_strict: bool | None = None
+    schema_description: str = ""
+    json_object: bool = False
     session_id: str | None = None
     """Lets providers route calls of one session to the same cache."""
     task: str = "turn"
@@ -60,8 +62,11 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """The only tools such a model can handle; None: no restriction."""
     can_title: bool = True
     """Whether it is able to name a session."""
-    takes: frozenset[str] = frozenset(SAMPLING)
-    """The fields of `Sampling` that its protocol has."""
+    takes: frozenset[str] = ASKABLE
+    """What may be asked of it: fields of `Sampling`, and which forms of JSON."""
+    max_temperature: float = 2.0
+    service_tiers: tuple[str, ...] | None = None
+    """The values of `service_tier` that mean something there; None: all."""
 
 
 class CallListener(Protocol):
@@ -147,6 +152,12 @@ class ModelFailure(HermesError):
         self.status = status
         self.retry_after = retry_after
         self.provider = provider
+
+
+class Withheld(ModelFailure):
+    """A content filter of the provider held the answer back."""
+
+    code = "content_filter"
 
 
 class Model(Protocol):

@@ -47,6 +47,7 @@ from hermes.entry.http.request import (
     RouteTable,
     Scope,
     Send,
+    accepted_back,
     call_headers,
     read_body,
     read_headers,
@@ -321,7 +322,7 @@ class HttpApp:
             value = answer.value
             if endpoint.redacts:
                 value = redacted(msgspec.to_builtins(value), self._context.redact)
-            body, kind = msgspec.json.encode(value), JSON
+            body, kind = accepted_back(msgspec.json.encode(value)), JSON
         headers = ON_EVERY_ANSWER | {b"content-type": kind} | _encoded(answer.headers)
         return await exchange.answer(answer.status, headers, body)
 

@@ -23,7 +23,7 @@ from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.model import ModelReply
+from hermes.domain.ports.model import ModelInfo, ModelReply
 from hermes.observability.metrics import Registry
 
 
@@ -88,10 +88,12 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Agent id -> its jobs."""
     toolsets: Callable[[str], tuple[Toolset, ...]]
     """Agent id -> its toolsets at this door."""
+    own_tools: Callable[[str, str | None, RouteTerms | None], Awaitable[Mapping[str, str]]]
+    """Agent id, session id, how it is routed -> its tools there, and the toolset of each."""
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""
-    takes: Callable[[str, str | None, RouteTerms | None], Awaitable[frozenset[str]]]
-    """Agent id, session id, how it is routed -> the fields of `Sampling` that its model takes."""
+    model: Callable[[str, str | None, RouteTerms | None], Awaitable[ModelInfo]]
+    """Agent id, session id, how it is routed -> its model, and what may be asked of it."""
     prompt_tokens: Callable[[str, str | None, tuple[str, ...] | None], Awaitable[int]]
     """Agent id, session id, own tools that may be used -> about the tokens of prompt and tools."""
     answer_file: Callable[[str, str, str], Awaitable[bytes | None]]

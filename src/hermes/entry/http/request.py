@@ -56,9 +56,23 @@ _MEANINGFUL = frozenset(name.lower().encode() for _, name, _, _ in HEADERS)
 _NO_HEADERS = CallHeaders()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLACE = re.compile(r"(?P<what>.*?) - at `(key in )?\$(?P<path>.*)`\Z", re.DOTALL)
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """The escape itself, not a backslash followed by `u0000`."""
+_HALF = re.compile(
+    rb"(?<!\\)(?:\\\\)*"
+    rb"(\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2})",
+    re.IGNORECASE,
+)
+"""One of the two escapes that make a character, without the other."""
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
+
+
+def accepted_back(json: bytes) -> bytes:
+    """Return what goes out without what would be refused when a client sends it back.
+
+    Models and tools may say a NUL; clients get the sign for what cannot be shown in its place.
+    """
+    return _NUL.sub(rb"\1\\ufffd", json) if b"\\u0000" in json else json
 
 
 class ClientGone(Exception):
@@ -210,14 +224,22 @@ class BodyPlan:
                 400, f"The request is wrong: {message}.", code="invalid_request", param=param
             ) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            text = f"The body is not valid JSON: {why if body else 'it is empty'}."
+            text = f"The body is not valid JSON: {_why(error, body) if body else 'it is empty'}."
             raise Problem(400, text, code="invalid_json") from None
         except RecursionError:
             raise _too_deep() from None
         if nested_too_deeply(body):
             raise _too_deep()
         return value
+
+
+def _why(error: Exception, body: bytes) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    half = _HALF.search(body)
+    if half is None:
+        return str(error)
+    return f"a text has half a character (`{half[1].decode()}`, a surrogate without its partner)"
 
 
 async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.runs import Run
 from hermes.entry.http.endpoint import Call, StreamAnswer
-from hermes.entry.http.request import Receive, Send
+from hermes.entry.http.request import Receive, Send, accepted_back
 
 _KEEPALIVE = b": keepalive\n\n"
 _IN_ONE_GO = 32
@@ -59,7 +59,8 @@ async def send_stream(
     if gone and answer.left is not None:
         await answer.left()
     if not gone:
-        await send({"type": "http.response.body", "body": last, "more_body": False})
+        body = accepted_back(last)
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def close(answer: StreamAnswer) -> None:
@@ -81,7 +82,8 @@ class _Pipe:
 
     async def write(self, chunk: bytes) -> None:
         self.busy = True
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        body = accepted_back(chunk)
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
         self.busy = False
         self.last = self._loop.time()
         self._sent += 1

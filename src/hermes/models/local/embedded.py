@@ -151,7 +151,14 @@ class Constrained(Struct, frozen=True):
 
 def constrain(request: ModelRequest) -> Constrained:
     """Rewrite a request; without tools only the messages are simplified."""
-    bare = replace(request, tools=(), tool_choice=None, response_schema=None, session_id=None)
+    bare = replace(
+        request,
+        tools=(),
+        tool_choice=None,
+        response_schema=None,
+        json_object=False,
+        session_id=None,
+    )
     history = request.messages
     if history and isinstance(history[-1], ToolMessage):
         after = replace(bare, system="", messages=_after_result(history), temperature=0.0)

@@ -21,6 +21,7 @@ from hermes.config.atomic import editing, read_json, write_json
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.ports.model import ModelInfo
+from hermes.domain.turn import ASKABLE, JSON_OBJECT, JSON_SCHEMA
 
 PROVIDER: Final = "embedded"
 """The provider name in the configuration for models that Hermes serves itself."""
@@ -40,6 +41,9 @@ _STRING: Final = 8
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TINY_BYTES: Final = 500_000_000
 """Files below this hold models that cannot be trusted with free tool calls."""
+
+_NOT_LOCAL: Final = frozenset({"repetition_penalty", "prediction"})
+"""The engine has no such fields, or they are ours to set."""
 
 
 class NotGguf(UsageError):
@@ -68,6 +72,7 @@ def info_of(model: LocalModel) -> ModelInfo:
         own_prompt=TINY_PROMPT if tiny else None,
         own_tools=("read_file", "search_files") if tiny else None,
         can_title=not tiny,
+        takes=ASKABLE - _NOT_LOCAL - ({JSON_OBJECT, JSON_SCHEMA} if tiny else set()),
     )
 
 

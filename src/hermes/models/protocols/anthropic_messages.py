@@ -42,6 +42,7 @@ from hermes.models.encode_common import (
     sampled,
     wire_call,
 )
+from hermes.models.providers import ANTHROPIC_TIERS
 from hermes.models.routes import ModelRoute
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, encode_json, stream_fault
 
@@ -49,7 +50,6 @@ _PROTOCOL = "anthropic_messages"
 _DEFAULT_OUTPUT = 16_000
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
 _LARGE_BUDGET = 32_000
-_TIERS = {"auto": "auto", "priority": "auto", "default": "standard_only"}
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
 _GO_ON = (
@@ -117,9 +117,12 @@ def _sampling(request: ModelRequest, *, thinking: bool) -> dict[str, Any]:
     given = sampled(request, _PROTOCOL)
     if thinking:
         given.pop("temperature", None)  # refused together with it
+        given.pop("top_k", None)
+    if given.get("top_k", 1) < 1:
+        del given["top_k"]  # there is no word for all of them
     if isinstance(request.stop, str):
         given["stop_sequences"] = [request.stop]
-    tier = _TIERS.get(given.pop("service_tier", ""))
+    tier = ANTHROPIC_TIERS.get(given.pop("service_tier", ""))
     return {**given, "service_tier": tier} if tier else given
 
 

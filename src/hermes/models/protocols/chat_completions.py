@@ -40,6 +40,7 @@ from hermes.models.encode_common import (
     text_of,
     wire_call,
 )
+from hermes.models.providers import Quirks
 from hermes.models.routes import ModelRoute
 from hermes.models.think_tags import ThinkSplitter
 from hermes.models.tool_calls import CallAssembler
@@ -89,16 +90,25 @@ def _options(
     limit = request.max_tokens or route.max_tokens
     if limit:
         options[_limit_field(route, repairs)] = limit
-    options |= sampled(request, _PROTOCOL)
+    options |= _sampling(request, quirks)
     if request.reasoning_effort:
         options |= _effort(request, quirks.effort)
     if request.response_schema is not None:
         schema = named_schema(request)
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif request.json_object:
+        options["response_format"] = {"type": "json_object"}
     if quirks.session_field and request.session_id:
         options[quirks.session_field] = request.session_id
     options |= route.extra_body
     return {name: value for name, value in options.items() if name not in repairs.drop_fields}
+
+
+def _sampling(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
+    given = sampled(request, _PROTOCOL)
+    if "repetition_penalty" in given:
+        given[quirks.repetition_field] = given.pop("repetition_penalty")
+    return {name: value for name, value in given.items() if name not in quirks.lacks}
 
 
 def _limit_field(route: ModelRoute, repairs: Repairs) -> str:

@@ -86,6 +86,8 @@ def _options(request: ModelRequest, route: ModelRoute, cache: LoweredCache) -> d
         options["reasoning"] = _reasoning(request.reasoning_effort)
     if request.response_schema is not None:
         options["text"] = {"format": {"type": "json_schema", **named_schema(request)}}
+    elif request.json_object:
+        options["text"] = {"format": {"type": "json_object"}}
     if request.verbosity is not None:
         options.setdefault("text", {})["verbosity"] = request.verbosity
     if request.session_id:

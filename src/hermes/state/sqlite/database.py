@@ -37,6 +37,9 @@ APPLICATION_ID = 0x48524D53
 IMPORTED = "imported"
 """Where the ledger keeps from which file of an earlier Hermes it was filled."""
 
+LOG_BYTES = 8 * 1024 * 1024
+"""The write-ahead log is no larger than this at rest, and little larger under load."""
+
 BUSY_SECONDS = 10.0
 """How long another process may hold the write lock before we give up."""
 
@@ -174,7 +177,8 @@ def switch_to_wal(connection: sqlite3.Connection) -> None:
         # Can only be chosen before anything is written to the file.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA journal_size_limit = 67108864")
+    # What a log is shortened to when it begins anew, after a checkpoint.
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
 
 
 def _open(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hermes.domain.errors import StoreError
+from hermes.state.sqlite.database import LOG_BYTES
 from hermes.state.sqlite.errors import is_busy, store_error
 
 T = TypeVar("T")
@@ -36,7 +37,9 @@ MAX_BATCH = 512
 ANSWERED_AT_ONCE = 2
 IDLE_SECONDS = 0.25
 CHECKPOINT_CHANGES = 4000
-CHECKPOINT_BYTES = 16 * 1024 * 1024
+CHECKPOINT_BYTES = 1024 * 1024
+"""How far the log may grow beyond `LOG_BYTES`: what is written over is synced sooner than what
+makes a file longer, so most of it is left in place."""
 
 
 class _Job(Struct):
@@ -214,19 +217,23 @@ class Writer:
             _log.warning("deferred ledger work failed: %s", error)
             return False
         self._maybe_checkpoint()
+        if not more and self._log_bytes() > LOG_BYTES:
+            return self._empty_log()
         return more
 
     def _maybe_checkpoint(self) -> None:
         """Move the log into the database when it has grown enough.
 
         The write lock is held meanwhile: no other process can then reset the
-        log under the checkpoint.
+        log under the checkpoint. A log that was moved begins anew with the next commit, which
+        shortens its file to `LOG_BYTES`; below that the size does not tell how much is in it.
         """
         changes = self._connection.total_changes
         size = self._log_bytes()
+        self._bytes_at_checkpoint = min(self._bytes_at_checkpoint, size)
         if (
             changes - self._changes_at_checkpoint < CHECKPOINT_CHANGES
-            and size - self._bytes_at_checkpoint < CHECKPOINT_BYTES
+            and size < max(LOG_BYTES, self._bytes_at_checkpoint) + CHECKPOINT_BYTES
         ):
             return
         try:
@@ -239,6 +246,19 @@ class Writer:
         self._roll_back()
         self._changes_at_checkpoint = changes
         self._bytes_at_checkpoint = size
+
+    def _empty_log(self) -> bool:
+        """Give the space of a large log back, now that nothing happens; True: try again later.
+
+        This takes the write lock itself, and waits for nobody.
+        """
+        try:
+            row = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                _log.warning("checkpoint of the ledger failed: %s", error)
+            return is_busy(error)
+        return bool(row[0])
 
     def _log_bytes(self) -> int:
         try:

@@ -9,7 +9,8 @@ Client libraries read the data of every event as a chunk, whatever its name:
 named events are therefore chunks, too, with an empty delta and further fields.
 
 A turn that is done ends with `stop`, `length`, `content_filter` or
-`tool_calls`. One that failed ends with `error` and says why; one that was
+`tool_calls`. One that failed ends with `error` and says why, unless what it lacks has a
+name of its own there (`FELL_SHORT`); one that was
 interrupted ends with `stop`, since somebody wanted it to. Whatever is not a
 complete answer carries a `hermes` block that says so.
 
@@ -47,6 +48,14 @@ _FINISH: dict[FinishReason, Finish] = {
     FinishReason.LENGTH: "length",
     FinishReason.CONTENT_FILTER: "content_filter",
 }
+ErrorCode = Literal[
+    "output_truncated", "max_tool_calls", "content_filter", "agent_error", "interrupted"
+]
+FELL_SHORT: dict[str, tuple[Finish, ErrorCode]] = {
+    "max_tool_calls": ("length", "max_tool_calls"),
+    "content_filter": ("content_filter", "content_filter"),
+}
+"""Errors after which an answer is short but no failure: what clients know them as."""
 
 
 class PromptDetails(Struct, frozen=True, kw_only=True):
@@ -77,7 +86,7 @@ class Incomplete(Struct, frozen=True, kw_only=True):
     """There is text, but not all of it."""
     failed: bool
     error: str | None = None
-    error_code: Literal["output_truncated", "agent_error", "interrupted"]
+    error_code: ErrorCode
     cause: str | None = None
     """The code of the error behind it."""
 
@@ -119,14 +128,17 @@ def _finish_reason(finished: TurnFinished, last: AssistantMessage | None) -> Fin
     if finished.handed:
         return "tool_calls"
     if finished.outcome is TurnState.FAILED or finished.error is not None:
-        return "error"
+        return _short(finished)[0]
     if finished.outcome is TurnState.DONE and last is not None:
         return _FINISH.get(last.finish, "stop")
     return "stop"
 
 
-def _incomplete(finished: TurnFinished, reason: str, *, text: bool) -> Incomplete | None:
+def _incomplete(finished: TurnFinished, reason: Finish, *, text: bool) -> Incomplete | None:
     if finished.outcome is TurnState.DONE and reason != "error":
+        if reason == "content_filter":
+            said = "The model's provider withheld the rest of the answer."
+            return Incomplete(partial=text, failed=False, error=said, error_code=reason)
         if reason != "length":
             return None
         return Incomplete(partial=True, failed=False, error_code="output_truncated")
@@ -134,9 +146,14 @@ def _incomplete(finished: TurnFinished, reason: str, *, text: bool) -> Incomplet
         partial=text,
         failed=reason == "error",
         error=_failure_text(finished),
-        error_code="agent_error" if reason == "error" else "interrupted",
+        error_code=_short(finished)[1] if finished.error else "interrupted",
         cause=finished.error.code if finished.error else None,
     )
+
+
+def _short(finished: TurnFinished) -> tuple[Finish, ErrorCode]:
+    code = finished.error.code if finished.error else ""
+    return FELL_SHORT.get(code, ("error", "agent_error"))
 
 
 class _Joined:

@@ -33,6 +33,7 @@ from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall, Too
 from hermes.domain.runs import Run, RunState
 from hermes.domain.turn import TurnState
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
+from hermes.streaming.wire.chat import FELL_SHORT
 from hermes.streaming.wire.frames import aside_fields, error_fields, frame
 from hermes.streaming.wire.response_resource import (
     FunctionCallItem,
@@ -264,7 +265,8 @@ class ResponseStream:
     def _ending(self, event: TurnFinished, ended: Run | None) -> tuple[ResponseStatus, str | None]:
         """Return the status and, if that is `incomplete`, the reason."""
         if event.outcome is TurnState.FAILED:
-            return "failed", None
+            code = event.error.code if event.error else ""
+            return ("incomplete", code) if code in FELL_SHORT else ("failed", None)
         if event.outcome is TurnState.DONE:
             last = self._view.last
             cut_off = _CUT_OFF.get(last.finish) if last else None

@@ -61,6 +61,7 @@ from hermes.entry.http.errors import Problem
 from hermes.entry.http.events import ChatCompletionChunk
 from hermes.entry.http.sse import attended, chunks, stopper
 from hermes.streaming.wire.chat import (
+    FELL_SHORT,
     ChatResult,
     ChatStream,
     ChatUsage,
@@ -223,8 +224,9 @@ async def create_chat_completion(call: ChatCall) -> Answer:
         partial=missing is not None and missing.partial,
         error=redact(missing.error or missing.error_code) if missing else "",
     )
-    if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
-        error = {**failure_fields(result.finished), "hermes": result.incomplete}
+    empty = not result.text.strip() and not result.finished.handed
+    if empty and missing is not None and missing.cause not in FELL_SHORT:
+        error = {**failure_fields(result.finished), "hermes": missing}
         return JsonAnswer(value={"error": error}, status=502, headers=headers)
     answer = _completion(run.id, run.created_at, agent.name, result)
     return JsonAnswer(value=answer, headers=headers)

@@ -157,6 +157,7 @@ class Picture(Struct, frozen=True):
     url: str
     param: str
     name: str = ""
+    detail: str | None = None
 
 
 class Utterance(Struct, frozen=True, kw_only=True):
@@ -240,9 +241,7 @@ async def stored(talk: Conversation, media: PictureStore) -> StoredInput:
     """Store the pictures of a conversation and return it in our words."""
     return StoredInput(
         text=talk.text,
-        attachments=tuple(
-            [await picture(one.url, media, one.param, one.name) for one in talk.pictures]
-        ),
+        attachments=tuple([await _kept(one, media) for one in talk.pictures]),
         results=tuple(
             [
                 ClientResult(call_id=one.call_id, content=await _content(one, media))
@@ -286,9 +285,13 @@ async def _content(said: Utterance, media: PictureStore) -> Content:
         return said.text
     parts: list[Part] = [TextPart(said.text)] if said.text else []
     for shown in said.pictures:
-        kept = await picture(shown.url, media, shown.param, shown.name)
-        parts += attached(kept)
+        parts += attached(await _kept(shown, media))
     return tuple(parts)
+
+
+async def _kept(shown: Picture, media: PictureStore) -> Attachment:
+    kept = await picture(shown.url, media, shown.param, shown.name)
+    return replace(kept, detail=shown.detail) if shown.detail else kept
 
 
 def _unique(call: ToolCall, seen: set[str]) -> ToolCall:
@@ -490,11 +493,13 @@ class _Parts(Struct, frozen=True, kw_only=True):
 
     def part(self, part: ContentPart, param: str) -> tuple[str, tuple[Picture, ...]]:
         if part.type in PICTURES and self.pictures:
-            url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+            given = part.image_url
+            url = given.url if isinstance(given, ImageUrl) else given
+            detail = given.detail if isinstance(given, ImageUrl) else part.detail
             if not url:
                 message = "A picture needs an `image_url`; uploaded files are not supported."
                 raise self._refusal(message, f"{param}.image_url")
-            return "", (Picture(url, f"{param}.image_url"),)
+            return "", (Picture(url, f"{param}.image_url", detail=detail),)
         if part.type in FILES and self.pictures:
             return "", (self._file(part.file or part, param),)
         text = part.refusal if part.type == "refusal" else part.text

@@ -36,7 +36,7 @@ def named_files(text: str) -> str:
 
 def as_sent_back(text: str) -> str:
     """Return what a client that was shown this text says that the agent said."""
-    found = extract(text, complete=True)
+    found = extract(text.replace("\0", "\N{REPLACEMENT CHARACTER}"), complete=True)
     return _with(found.text, [f"[{_name(each)}]" for each in found.media])
 
 

@@ -17,7 +17,7 @@ from hermes.control.runs.runs import RunRequest
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import RouteTerms
 from hermes.domain.runs import SessionChoice
-from hermes.domain.turn import SAMPLING, ClientTool, Sampling, TurnOptions
+from hermes.domain.turn import JSON_OBJECT, JSON_SCHEMA, SAMPLING, ClientTool, Sampling, TurnOptions
 from hermes.entry.http.access import api_facts, kept_instructions, waiting_session
 from hermes.entry.http.api.conversation import (
     Conversation,
@@ -28,12 +28,20 @@ from hermes.entry.http.api.conversation import (
     unsupported,
 )
 from hermes.entry.http.endpoint import Call
+from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.response_resource import SERVER
 
 Name = Annotated[str, Meta(max_length=64)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 CHOICES = ("auto", "none", "required")
 LOGPROBS = "message.output_text.logprobs"
+_INCLUDED = (
+    LOGPROBS,
+    *("reasoning.encrypted_content", "message.input_image.image_url"),
+    *("file_search_call.results", "web_search_call.results", "web_search_call.action.sources"),
+    *("code_interpreter_call.outputs", "computer_call_output.output.image_url"),
+)
+"""What OpenAI has; all but the first ask for parts that the items of the agent do not have."""
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _REFUSED: Mapping[str, str] = {
@@ -45,7 +53,13 @@ _REFUSED: Mapping[str, str] = {
 }
 _NEUTRAL = ("stop", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs")
 """What asks for nothing if it is zero or empty; many clients send these always."""
-_HINTS = frozenset({"service_tier", "verbosity", "parallel_tool_calls"})
+_IDLE: Mapping[str, tuple[float, ...]] = {
+    "min_p": (0,),
+    "top_k": (0, -1),
+    "repetition_penalty": (1,),
+}
+"""What switches something off that is not there where the provider has no such field."""
+_HINTS = frozenset({"service_tier", "verbosity", "parallel_tool_calls", "prediction"})
 """What does not change the answer where the provider has no such field, or is seen to here."""
 
 
@@ -188,7 +202,8 @@ class AnswerOptions(Sampling, frozen=True, kw_only=True):
     prompt: dict[str, Any] | None = None
     """Not supported: use `instructions`."""
     include: tuple[Short, ...] | None = None
-    """`message.output_text.logprobs` asks for `logprobs`."""
+    """`message.output_text.logprobs` asks for `logprobs`; what OpenAI has beside that asks for
+    nothing here."""
 
 
 def turn_options(body: AnswerOptions, instructions: str = "") -> TurnOptions:
@@ -218,12 +233,32 @@ async def check_taken(
     call: Call[Any, Any], agent_id: str, session_id: str | None, options: TurnOptions
 ) -> None:
     """Raise 400 for what was asked for and the agent's model has no field for."""
-    asked = [each for each in SAMPLING if each not in _HINTS and getattr(options, each) is not None]
-    terms = _terms(call, agent_id)
-    takes = await call.context.takes(agent_id, session_id, terms) if asked else frozenset()
+    given = {name: getattr(options, name) for name in SAMPLING}
+    asked = [name for name, value in given.items() if value not in (None, *_IDLE.get(name, ()))]
+    asked += [JSON_OBJECT] if options.json_object else []
+    asked += [JSON_SCHEMA] if options.response_schema is not None else []
+    if not asked:
+        return
+    model = await call.context.model(agent_id, session_id, _terms(call, agent_id))
     for name in asked:
-        if name not in takes:
-            raise unsupported(f"The provider of the agent's model does not take `{name}`.", name)
+        if name not in model.takes and name not in _HINTS:
+            raise _not_taken(name, call.body)
+    if (options.temperature or 0) > model.max_temperature:
+        text = f"The agent's model takes a `temperature` of at most {model.max_temperature:g}."
+        raise unsupported(text, "temperature")
+    tiers = model.service_tiers
+    if options.service_tier and tiers is not None and options.service_tier not in tiers:
+        text = f"The `service_tier` of the agent's model is one of {', '.join(tiers)}."
+        raise unsupported(text, "service_tier")
+
+
+def _not_taken(name: str, body: AnswerOptions) -> Problem:
+    text = f"The provider of the agent's model does not take `{name}`."
+    if name not in (JSON_OBJECT, JSON_SCHEMA):
+        return unsupported(text, name)
+    instead = f"`{JSON_SCHEMA}` with a schema" if name == JSON_OBJECT else "plain text"
+    param = "response_format" if body.response_format is not None else "text.format"
+    return unsupported(f"{text} Ask for {instead} instead.", param)
 
 
 def _check_supported(body: AnswerOptions) -> None:
@@ -231,6 +266,10 @@ def _check_supported(body: AnswerOptions) -> None:
         raise bad_value("Only one answer at a time is given: `n` has to be 1.", "n")
     if set(body.modalities or ()) - {"text"}:
         raise bad_value(_REFUSED["audio"], "modalities")
+    for name in body.include or ():
+        if name not in _INCLUDED:
+            known = ", ".join(f"`{each}`" for each in _INCLUDED)
+            raise bad_value(f"There is no `{name}` to include: only {known}.", "include")
     for name, message in _REFUSED.items():
         if getattr(body, name):
             raise bad_value(message, name)
@@ -290,9 +329,8 @@ async def run_request(
     goes_on = choice.session_id is not None and not choice.opened
     if goes_on or choice.after_run is not None:
         talk = replace(talk, earlier=())
-    if call.headers.tools is not None:
-        options = replace(options, own_tools=tool_names(call.headers.tools.split(",")))
     known = fields.pop("session_id", None) or (choice.session_id if goes_on else None)
+    options = await with_own_tools(call, agent_id, known, options)
     await check_taken(call, agent_id, known, options)
     if known is not None:
         kept = await kept_instructions(call.context.ledger, known)
@@ -325,7 +363,7 @@ async def run_request(
 
 
 def _schema(body: AnswerOptions) -> dict[str, Any]:
-    """Return the schema that the answer has to follow, with its name; nothing for plain text."""
+    """Return the form that the answer has to have: a schema and its name, or nothing."""
     kind: str
     wanted: JsonSchema | None
     if body.response_format is not None:
@@ -337,13 +375,15 @@ def _schema(body: AnswerOptions) -> dict[str, Any]:
         return {}
     if kind == "text":
         return {}
-    if kind == "json_object":
-        return {"response_schema": {"type": "object"}}
-    if kind != "json_schema":
+    if kind == JSON_OBJECT:
+        return {"json_object": True}
+    if kind != JSON_SCHEMA:
         raise bad_value("`type` is text, json_object or json_schema.", f"{param}.type")
     if wanted is None or wanted.schema is None:
         raise bad_value("The schema is missing.", f"{param}.schema")
     named = {"schema_name": wanted.name} if wanted.name else {}
+    if wanted.description:
+        named["schema_description"] = wanted.description
     return {"response_schema": wanted.schema, "schema_strict": wanted.strict, **named}
 
 
@@ -400,6 +440,29 @@ def _check_server(label: str | None, param: str) -> None:
 def tool_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of own tools that a request allows; `none` stands for none."""
     return tuple(name for each in names if (name := each.strip()) and name != "none")
+
+
+async def with_own_tools(
+    call: Call[Any, Any], agent_id: str, session_id: str | None, options: TurnOptions
+) -> TurnOptions:
+    """Return options with the agent's own tools that a request names; 400 if there is none such.
+
+    The name of a toolset stands for its tools, unless it is also that of a tool.
+    """
+    header = call.headers.tools
+    names = options.own_tools if header is None else tool_names(header.split(","))
+    if not names:
+        return replace(options, own_tools=names)
+    tools = await call.context.own_tools(agent_id, session_id, _terms(call, agent_id))
+    sets: dict[str, list[str]] = {}
+    for tool, toolset in sorted(tools.items()):
+        sets.setdefault(toolset, []).append(tool)
+    if unknown := [f"`{name}`" for name in names if name not in tools and name not in sets]:
+        there = "; ".join(f"{name} ({', '.join(sets[name])})" for name in sorted(sets))
+        text = f"The agent has no tool or toolset {', '.join(unknown)}. It has: {there or 'none'}."
+        raise bad_value(text, "tools" if header is None else "X-Hermes-Tools")
+    chosen = (tool for name in names for tool in ([name] if name in tools else sets[name]))
+    return replace(options, own_tools=tuple(dict.fromkeys(chosen)))
 
 
 def _tool_choice(choice: str | ToolChoice | None, tools: tuple[ClientTool, ...]) -> str | None:

@@ -26,7 +26,7 @@ from hermes.entry.http.api.conversation import (
     missing,
     read_items,
 )
-from hermes.entry.http.api.options import turn_options
+from hermes.entry.http.api.options import turn_options, with_own_tools
 from hermes.entry.http.api.responses import find_session, previous_response, with_items
 from hermes.entry.http.api.responses_request import CreateResponse
 from hermes.entry.http.endpoint import Call, Operations
@@ -107,6 +107,7 @@ async def count_input_tokens(call: Call[CreateResponse, None]) -> InputTokens:
     items = await with_items(call, body.input or ())
     talk = read_items(("input", items), answered=False)
     session_id = (await find_session(call, agent.agent_id, talk)).session_id
+    options = await with_own_tools(call, agent.agent_id, session_id, options)
     history = await context.ledger.history(session_id) if session_id else []
     messages = [*(each.message for each in history), *await _words(call, talk)]
     fixed = await context.prompt_tokens(agent.agent_id, session_id, options.own_tools)
