@@ -24,8 +24,8 @@ from hermes.execution.policy.places import (
     is_device,
     is_ledger,
     is_vital,
-    written_paths,
 )
+from hermes.execution.policy.roles import written
 
 FORK_BOMB = Finding("a fork bomb takes the machine down", gate=Gate.BLOCK)
 SUDO_PASSWORD = Finding(
@@ -170,7 +170,7 @@ def _writes_vital(command: ShellCommand, ground: Ground) -> str:
         is_ledger(clean, ground) for path in database for clean in command.where(path)
     ):
         return "it wipes the ledger of Hermes"
-    for clean in (c for path in written_paths(command) for c in command.where(path)):
+    for clean in (c for path in written(command) for c in command.where(path)):
         if is_device(clean):
             return f"it writes to the raw device {clean}"
         if clean == "/proc/sysrq-trigger":

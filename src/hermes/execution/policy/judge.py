@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
-from hermes.execution.policy import foreign, network, places, rules
+from hermes.execution.policy import reach, rules
 from hermes.execution.policy.code import DELETES, RUNS, language_of
 from hermes.execution.policy.command import (
     NOTHING,
@@ -193,7 +193,7 @@ class CommandPolicy:
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
         for candidate in dict.fromkeys((absolute(path, cwd), _real(path, cwd))):
-            place = place_of(candidate, ground) or places.outside(candidate, ground)
+            place = place_of(candidate, ground) or reach.outside(candidate, ground)
             if place is not None:
                 reason = f"It writes to {place.kind}: {candidate}"
                 if place.kind in _NEVER_WRITTEN:
@@ -348,7 +348,7 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
         reaches = command.name in _LOSING and _reaches(command, exposed)
         losing = [f for f in COMMANDS.check(command) if reaches or f.kind == _PACKED]
         if reaches:
-            losing += (*floor_findings(command, ground), *places.check(command, ground))
+            losing += (*floor_findings(command, ground), *reach.losses(command, ground))
         if rules.is_interpreter(command.name):
             losing += [f for f in rules.check(command, ground) if f.opaque]
         for finding in losing:
@@ -377,12 +377,12 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         if found.exhausted():
             return [*findings, TOO_COMPLICATED]
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
-        for family in (places, foreign, rules, network):
+        for family in (reach, rules):
             own.extend(family.check(command, ground))
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
-    findings += network.check_sourced(found.commands, ground)
+    findings += reach.check_sourced(found.commands, ground)
     return list(dict.fromkeys(findings))
 
 

@@ -19,7 +19,6 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     base_name,
-    command_start,
     listed,
     may_match,
     opaque,
@@ -27,9 +26,9 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
-from hermes.execution.policy.foreign import is_foreign
-from hermes.execution.policy.nested import SHELLS, NestedText, shell_code
-from hermes.execution.policy.places import changes_files, in_project, written_paths
+from hermes.execution.policy.nested import SHELLS, NestedText
+from hermes.execution.policy.places import Zone, is_foreign, zone_of
+from hermes.execution.policy.roles import changes_files, operands_run, ran, script, written
 from hermes.execution.policy.rules import sed_harmless
 
 MAX_FILE = 65_536
@@ -43,12 +42,10 @@ _MAKES_NOTHING = words("chmod chown chgrp touch mkdir rm unlink rmdir")
 _FETCHERS = listed("fetchers")
 _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
 _CODE_TOOLS = listed("code-tools")
-_RUNS_FILES = listed("runs-files")
 _BRINGERS = listed("bringers")
 _BRINGS = listed("brings")
 _REPOSITORIES = words("git hg svn")
 _FETCHING = words("clone co export")
-_RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
 _DATA = pattern("data-files")
 _HARM = pattern("harm-in-code")
@@ -81,7 +78,7 @@ class MadeFiles:
             return
         brings = command.name in _BRINGERS and bool(_BRINGS & {*command.operands()[:3]})
         brought = brings and command.name not in _REPOSITORIES
-        paths = [*written_paths(command), *(command.operands()[-1:] if brought else ())]
+        paths = [*written(command), *(command.operands()[-1:] if brought else ())]
         made = {absolute(p, cwd) for p in paths for cwd in command.cwds}
         code = any(map(_CODE.search, made))
         if command.writes or command.name == "tee":
@@ -115,7 +112,8 @@ class MadeFiles:
         """Return whether a tool may find a file that was fetched: all but data of the project."""
         if path.endswith("/*"):
             return False  # what is in such a folder is looked at where it is used
-        inside = in_project(path, self._ground) or self._ground.project is None
+        project = self._ground.project
+        inside = project is None or zone_of(path, self._ground) is Zone.PROJECT
         return bool(_CODE.search(path)) or (inside and not _DATA.search(path))
 
     def _comes_from_fetched(self, command: ShellCommand) -> bool:
@@ -128,10 +126,10 @@ class MadeFiles:
 
     def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
         """Yield findings for a command that runs or works behind what was made."""
-        ran = [*_runs(command), *_operands_run(command)]
+        runs = [*ran(command), *operands_run(command)]
         if self._ground.project is not None:
-            ran = [path if path[:1] in {"/", "~", "."} else f"./{path}" for path in ran if path]
-        foreign = [path for path in ran if is_foreign(path, command, self._ground)]
+            runs = [p if p[:1] in {"/", "~", "."} else f"./{p}" for p in runs if p]
+        foreign = [path for path in runs if is_foreign(path, command, self._ground)]
         known = (*self.files, *self._ground.carried.files)
         if not all(_is_made(absolute(p, command.cwd), known) for p in foreign):
             yield RUNS_FOREIGN
@@ -158,11 +156,11 @@ class MadeFiles:
         carried = self._ground.carried.files
         if command.name == "tee" or not (self.files or carried or unseen or self._marked):
             return
-        ran = [absolute(path, cwd) for path in _runs(command) for cwd in command.cwds]
+        runs = [absolute(path, cwd) for path in ran(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in _modules(command) for cwd in command.cwds]
-        for clean in (*ran, *found):
+        for clean in (*runs, *found):
             new = _is_made(clean, self.files) or (
-                unseen and clean in ran and _not_yet(clean, command.cwd)
+                unseen and clean in runs and _not_yet(clean, command.cwd)
             )
             if not (new or _is_made(clean, carried) or clean in self._marked):
                 continue
@@ -176,13 +174,13 @@ class MadeFiles:
         """Return whether a command works behind a link that the script itself has made."""
         if command.name == "ln" or not (self._links or self._arrived):
             return False
-        written = set(written_paths(command))
+        targets = set(written(command))
         named = command.operands() if changes_files(command) or self._links else ()
-        for path in {*written, *named, *_runs(command)}:
+        for path in {*targets, *named, *ran(command)}:
             place = absolute(path, command.cwd)
             linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
             below = posixpath.dirname(place)
-            if linked or (self._arrived and path in written and _not_yet(below, command.cwd)):
+            if linked or (self._arrived and path in targets and _not_yet(below, command.cwd)):
                 return True
         return False
 
@@ -214,40 +212,13 @@ class MadeFiles:
         return self._floor
 
 
-def _runs(command: ShellCommand) -> Iterator[str]:
-    """Yield the files that `command` runs: itself, the script of an interpreter, its input."""
-    if "/" in command.path:
-        yield command.path
-    if command.args[:1] in {("--check",), ("-n",)}:
-        return  # of node and shells: it reads, and runs nothing
-    if command.name in _RULED:
-        yield from command.values_of("-f", "--file", "--makefile")
-        yield from command.reads if "sql" in command.name else ()
-    elif command.name in SHELLS or command.name in {"source", "."} or language_of(command.name):
-        yield from command.reads
-        if shell_code(command) is None and "-m" not in command.args:
-            yield from _script(command)
-
-
-def _operands_run(command: ShellCommand) -> Iterator[str]:
-    """Yield the files of a program that runs all of its operands."""
-    if command.name in _RUNS_FILES:
-        pairs = zip(("", *command.args), command.args, strict=False)
-        yield from (a for before, a in pairs if "/" in a and "-" not in (before[:1], a[:1]))
-
-
 def _modules(command: ShellCommand) -> Iterator[str]:
     """Yield the files that an interpreter may find by the name of a module or a folder."""
     if language_of(command.name) in {"python", "node"}:
-        for script in _script(command):
-            module = script.replace(".", "/") if "-m" in command.args else script.rstrip("./")
+        for name in script(command):
+            module = name.replace(".", "/") if "-m" in command.args else name.rstrip("./")
             yield from (f"{module}{end}" for end in (".py", "/__main__.py", ".js", "/index.js"))
-            yield f"{script.partition('.')[0]}.py"
-
-
-def _script(command: ShellCommand) -> tuple[str, ...]:
-    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
-    return command.args[start : start + 1] if start is not None else ()
+            yield f"{name.partition('.')[0]}.py"
 
 
 def _unpacks(command: ShellCommand) -> Iterator[str]:

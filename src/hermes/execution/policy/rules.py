@@ -51,8 +51,8 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
-from hermes.execution.policy.foreign import is_foreign
 from hermes.execution.policy.nested import SHELLS, assignments, shell_code
+from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.syntax import COMPUTED
 
 

@@ -47,8 +47,8 @@ from hermes.execution.policy.nested import (
     NestedText,
     nested,
 )
-from hermes.execution.policy.network import READS_SECRET, is_store
 from hermes.execution.policy.places import join
+from hermes.execution.policy.reach import READS_SECRET, is_store
 from hermes.execution.policy.rules import changes_programs, is_interpreter
 from hermes.execution.policy.syntax import COMPUTED
 
