@@ -296,7 +296,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
                         yield from (value,) if equals else following
                 elif len(option) == 2 and arg[1:2] != "-":
                     before, found, value = arg[1:].partition(option[1])
-                    if found and (not before or before.isalpha()):
+                    if found and (not before or before.isalnum()):
                         yield from (value.removeprefix("="),) if value else following
 
 

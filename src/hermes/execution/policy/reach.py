@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from hermes.execution.policy import places, roles
 from hermes.execution.policy.code import language_of
 from hermes.execution.policy.command import (
     TABLES,
@@ -28,42 +29,7 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
-from hermes.execution.policy.places import (
-    OUTSIDE,
-    TEMPORARY,
-    PlaceKind,
-    ProtectedPlace,
-    Zone,
-    is_away,
-    is_device,
-    is_foreign,
-    is_secret,
-    is_there,
-    is_vital,
-    keeps_secrets,
-    place_of,
-    zone_of,
-)
-from hermes.execution.policy.roles import (
-    CHANGERS,
-    CONTAINERS,
-    LISTERS,
-    MANY,
-    NETWORK,
-    READERS,
-    SENT,
-    VIEWERS,
-    destination,
-    mentioned,
-    only_reads,
-    runs_a_writer,
-    searched,
-    sent,
-    settings,
-    shown,
-    taken_whole,
-    written,
-)
+from hermes.execution.policy.places import PlaceKind, Zone
 from hermes.execution.policy.syntax import COMPUTED
 
 READS_SECRET = Finding("it reads a file with secrets", "read secrets")
@@ -74,7 +40,6 @@ _LIGHT = frozenset({"touch", "mkdir", "git"})
 _MAKERS = frozenset({"touch", "mkdir"})
 _DELETERS = frozenset({"rm", "unlink", "rmdir"})
 _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
-_PROCESSES = frozenset({"pgrep", "pidof", "lsof", "fuser", "ps"})
 _LOGS = pattern("logs")
 
 
@@ -92,17 +57,14 @@ def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     name = command.name
     if name == "rm":
         yield from _rm(command)
-    elif name in {"unlink", "rmdir", "kill"} and MANY & set(command.via):
+    elif name in {"unlink", "rmdir", "kill"} and roles.MANY & set(command.via):
         yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
     elif name == "git" and _checks_out_files(command):
         yield Finding("it throws uncommitted work away", "git checkout --")
     elif name == "kill":
-        if any(c.name in _PROCESSES for c in command.inner):
-            yield Finding("it ends processes that were looked up", "kill found")
-        made = {c.name for c in command.inner} & {"date", "printf", "echo", "expr", "seq"}
-        if made or any(
-            re.fullmatch(r"\s*-0+1\s*|\s+-1\s*|-1\s+", a) or NUMBER in a for a in command.args
-        ):
+        everybody = [a for a in command.args if a != "-1" and re.fullmatch(r"\s*-0*1\s*", a)]
+        looked_up = any(c.name != "cat" for c in command.inner)
+        if looked_up or everybody or NUMBER in command.line:
             yield opaque("whom it signals is computed, or everybody", "kill computed")
     elif name == "truncate" and not any(v[:1] == "+" for v in command.values_of("-s", "--size")):
         files = [c for o in command.operands() if not o.endswith(".log") for c in command.where(o)]
@@ -124,7 +86,7 @@ def _checks_out_files(command: ShellCommand) -> bool:
 
 def _rm(command: ShellCommand) -> Iterator[Finding]:
     recursive = bool(command.letters() & {"r", "R"}) or command.has_long("recursive")
-    source = next((v for v in command.via if v in MANY), "")
+    source = next((v for v in command.via if v in roles.MANY), "")
     computed = [a for a in command.args if is_unknown(a)]
     loose = len(computed) > 1 or any(COMPUTED in a or UNKNOWN in a for a in computed)
     if source:
@@ -135,34 +97,27 @@ def _rm(command: ShellCommand) -> Iterator[Finding]:
 
 def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for files that leave the project, or get a second name in it."""
+    name, letters = command.name, command.letters()
     *sources, target = (*command.operands(), "")[: max(2, len(command.operands()))]
     # One file is no more than any tool may overwrite; a folder or several are a loss.
-    many = len(sources) > 1 or any("*" in s for s in sources) or bool(MANY & set(command.via))
+    many = len(sources) > 1 or "*" in "".join(sources) or bool(roles.MANY & set(command.via))
     moved = [c for s in sources if not _leaves(s, command, ground) for c in command.where(s)]
-    away = command.name == "mv" and _leaves(destination(command) or target, command, ground)
+    away = name == "mv" and _leaves(roles.destination(command) or target, command, ground)
     if away and moved and (many or any(map(os.path.isdir, moved))):
         yield Finding("it moves files out of the project", "mv out")
-    letters = command.letters()
     symbolic = "s" in letters or command.has_long("symbolic")
-    if (
-        command.name == "ln"
-        and symbolic
-        and any(is_vital(clean, ground) for source in sources for clean in command.where(source))
-    ):
-        yield Finding("it gives a place outside of the project a second name", "ln")
-    copied = command.name == "cp" and ("l" in letters or command.has_long("link"))
-    if copied or (command.name in {"ln", "link"} and not symbolic):
-        for source in sources:
-            if _leaves(source, command, ground) or any(
-                place_of(clean, ground) for clean in command.where(source)
-            ):
-                yield Finding("it gives a file that is not the project's a second name", "ln")
+    copied = name == "cp" and ("l" in letters or command.has_long("link"))
+    for source in sources if copied or name in {"ln", "link"} else ():
+        outside = not symbolic and _leaves(source, command, ground)
+        lost = places.is_vital if symbolic else places.place_of
+        if outside or any(lost(clean, ground) for clean in command.where(source)):
+            yield Finding("it gives what is not the project's a second name", "ln")
 
 
 def _leaves(path: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a path is not in the project, as far as that is known."""
     clean = command.where(path)[-1]
-    return clean.startswith("/") and zone_of(clean, ground) is not Zone.PROJECT
+    return clean.startswith("/") and places.zone_of(clean, ground) is not Zone.PROJECT
 
 
 # --- writes ---
@@ -172,10 +127,10 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for every protected place that is written."""
     seen: set[str] = set()
     narrow = command.name in {"tee", "cp", "sed", "gsed", "echo", "printf", "cat", "touch", "mkdir"}
-    for path in written(command):
+    for path in roles.written(command):
         yield from _odd_target(path, command, ground)
         for clean in command.where(path):
-            place = place_of(clean, ground) or _outside(path, clean, command, ground)
+            place = places.place_of(clean, ground) or _outside(path, clean, command, ground)
             if place is None or clean in seen:
                 continue
             if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
@@ -199,7 +154,7 @@ def _odd_target(path: str, command: ShellCommand, ground: Ground) -> Iterator[Fi
     lost = _is_lost(command, ground) and path[:1] not in {"/", "~"}
     if lost or (command.name not in _LIGHT and _nowhere(path, command)):
         yield opaque("where it writes is computed", "write computed")
-    if path.startswith("/dev/") and not is_device(path) and not TEMPORARY.match(path):
+    if path.startswith("/dev/") and not places.is_device(path) and not places.TEMPORARY.match(path):
         yield Finding(f"it writes to {path}", "write device file")
 
 
@@ -210,44 +165,46 @@ def _is_lost(command: ShellCommand, ground: Ground) -> bool:
 
 def _nowhere(path: str, command: ShellCommand) -> bool:
     """Return whether the directory that a path is in is computed, and not by a list of files."""
-    sources = command.feed.upstream[-1:] if MANY & set(command.via) else command.inner
-    if "find" in command.via or (sources and {c.name for c in sources} <= LISTERS):
+    sources = command.feed.upstream[-1:] if roles.MANY & set(command.via) else command.inner
+    if "find" in command.via or (sources and {c.name for c in sources} <= roles.LISTERS):
         return False
     above = ".." in path and is_unknown(path)
     return above or COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
 
 
-def outside(clean: str, ground: Ground) -> ProtectedPlace | None:
+def outside(clean: str, ground: Ground) -> places.ProtectedPlace | None:
     """Return the place of a file that is there outside of the project, or counts without doing."""
-    return OUTSIDE if ground.project is not None and is_there(clean, ground) else None
+    return places.OUTSIDE if ground.project is not None and places.is_there(clean, ground) else None
 
 
-def _outside(path: str, clean: str, command: ShellCommand, ground: Ground) -> ProtectedPlace | None:
+def _outside(
+    path: str, clean: str, command: ShellCommand, ground: Ground
+) -> places.ProtectedPlace | None:
     """Return the place of a path that is lost outside of the project, if it is."""
-    if command.name in _DELETERS and is_away(clean, ground):
-        return OUTSIDE
-    if command.name in _MAKERS or not is_there(clean, ground):
+    if command.name in _DELETERS and places.is_away(clean, ground):
+        return places.OUTSIDE
+    if command.name in _MAKERS or not places.is_there(clean, ground):
         return None
-    folder = path == destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
+    folder = path == roles.destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
     keeps = command.name in _COPIERS and folder and "T" not in command.letters()
-    return None if keeps else OUTSIDE
+    return None if keeps else places.OUTSIDE
 
 
 def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a place that a command may change, as far as anybody knows."""
-    changes = bool(MANY & set(command.via)) and command.name in CHANGERS
-    reader = command.name in READERS and not changes and not runs_a_writer(command)
+    changes = bool(roles.MANY & set(command.via)) and command.name in roles.CHANGERS
+    reader = command.name in roles.READERS and not changes and not roles.runs_a_writer(command)
     if reader or command.name in _MAKERS or "maybe" in command.via:
         return
-    outside = not command.remote and not only_reads(command)
+    outside = not command.remote and not roles.only_reads(command)
     computed = any(f"{COMPUTED}/" in word for word in command.operands())
-    if outside and computed and command.name not in CONTAINERS:
+    if outside and computed and command.name not in roles.CONTAINERS:
         yield opaque("the directory of a file that it may change is computed", "write computed")
-    for path in mentioned(command, ground):
+    for path in roles.mentioned(command, ground):
         for clean in command.paths.where(path, command.cwds[-1:]):
-            place = place_of(clean, ground)
-            if place is None and outside and is_there(clean, ground):
-                place = OUTSIDE
+            place = places.place_of(clean, ground)
+            if place is None and outside and places.is_there(clean, ground):
+                place = places.OUTSIDE
             inner = place is not None and "/.git/" in f"{clean}/" and command.name != "git"
             if place is not None and (inner or place.kind in _NEVER_MENTIONED):
                 device = place.kind is PlaceKind.DEVICE
@@ -263,22 +220,22 @@ _INSTALLS = words(
     "install i in it install-test add update upgrade run restore build shell init plugin tool pub"
 )
 _FROM_ADDRESS = re.compile(r"(?!--registry)(?:git\+|github:|\S*://(?!localhost|127\.))")
-_SHOWN = (READERS | VIEWERS) - listed("blind")
-_DESCRIBED = listed("programs") - VIEWERS - listed("readers") - listed("blind") - _CODE_TOOLS
+_SHOWN = (roles.READERS | roles.VIEWERS) - listed("blind")
+_DESCRIBED = listed("programs") - roles.VIEWERS - listed("readers") - listed("blind") - _CODE_TOOLS
 _DESCRIBED -= TABLES["targets"].keys() | TABLES["interpreters"].keys() | listed("text-tools")
 _DESCRIBED -= {"venv", "virtualenv", "python3"}
-_WORKERS = _CODE_TOOLS - READERS - VIEWERS - {"pip", "pip3"}
+_WORKERS = _CODE_TOOLS - roles.READERS - roles.VIEWERS - {"pip", "pip3"}
 _OBEYED_OPTION = re.compile(r"-[cri]$|--?(?:config|plugin|require)")
-_INSTALLERS = TABLES["verbs"].keys() - CONTAINERS - {"git", "gh", "glab"}
+_INSTALLERS = TABLES["verbs"].keys() - roles.CONTAINERS - {"git", "gh", "glab"}
 _OUTPUT_OPTIONS = pattern("output-options")
 _SETTINGS_OPTION = re.compile(r"config|reporter|plugin|formatter|build-file")
 _LOADS_OUTSIDE = "load outside"
 
 
 def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    """Yield findings for code or settings from elsewhere that a program obeys, runs or installs."""
+    """Yield findings for what a program obeys, runs or installs from elsewhere."""
     name, operands = command.name, command.operands()
-    composes = name in CONTAINERS and {"compose", "build"} & {*operands[:1]}
+    composes = name in roles.CONTAINERS and {"compose", "build"} & {*operands[:1]}
     module = bool(language_of(name)) and "-m" in command.args and "venv" not in command.args
     obeys = bool(composes) or module or name in _OBEYS_HERE | _CODE_TOOLS | _DESCRIBED
     lost = _is_lost(command, ground)
@@ -288,20 +245,20 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("nobody can tell which files it shows", "read computed")
     if _INSTALLS & {*operands[:2]} and name in _INSTALLERS:
         for word in command.args[1:]:
-            if _FROM_ADDRESS.match(word) or is_foreign(word, command, ground):
+            if _FROM_ADDRESS.match(word) or places.is_foreign(word, command, ground):
                 yield Finding(f"it installs or runs {word} from elsewhere", "install url")
     absolutes = [o for o in operands if o[:1] in {"/", "~"}] if name in _WORKERS else []
-    if any(is_foreign(o, command, ground) for o in absolutes):
+    if any(places.is_foreign(o, command, ground) for o in absolutes):
         yield Finding("it works on what is outside of the project", _LOADS_OUTSIDE)
     for value in _loaded(command):
-        if is_foreign(value, command, ground):
+        if places.is_foreign(value, command, ground):
             yield Finding(f"it loads {value} from outside of the project", _LOADS_OUTSIDE)
 
 
 def _works_elsewhere(command: ShellCommand, ground: Ground) -> bool:
     """Return whether a program works where anybody may have put something for it to obey."""
     here = (".", *command.values_of("--prefix", "--dir", "--cwd", "--project-directory"))
-    return ground.project is not None and any(is_foreign(p, command, ground) for p in here)
+    return ground.project is not None and any(places.is_foreign(p, command, ground) for p in here)
 
 
 def _loaded(command: ShellCommand) -> Iterator[str]:
@@ -309,7 +266,7 @@ def _loaded(command: ShellCommand) -> Iterator[str]:
     name = command.name
     tools = command.operands()[:2] if name in {"yarn", "pnpm", "bun", "npx", "npm"} else []
     runs = bool(_CODE_TOOLS & {name, *tools}) or bool(language_of(name))
-    for option, value in settings(command.args) if runs or name in _DESCRIBED else ():
+    for option, value in roles.settings(command.args) if runs or name in _DESCRIBED else ():
         output = _OUTPUT_OPTIONS.match(option) and not _SETTINGS_OPTION.search(option)
         if not output if runs else _OBEYED_OPTION.match(option):
             yield value
@@ -336,23 +293,23 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     folder, _, name = path.rpartition("/")
     finds = name[:1] == "." and folder in {"", ".", *command.cwds}
     return (finds and any(may_match(hidden, name) for hidden in (".env", ".netrc"))) or any(
-        is_secret(clean, ground) for clean in command.where(path)
+        places.is_secret(clean, ground) for clean in command.where(path)
     )
 
 
 def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a command that shows secrets, or all of what holds some."""
     sourced = command.args if command.name in {"source", "."} else ()
-    looked_for = searched(command)
-    whole = taken_whole(command)
+    looked_for = roles.searched(command)
+    whole = roles.taken_whole(command)
     stores = [f"{h}/{s}" for h in ground.user_homes for s in _STORED] + [*ground.hermes_homes]
-    places = [c.rstrip("/") for o in (*whole, *looked_for) for c in command.where(o)]
+    taken = [c.rstrip("/") for o in (*whole, *looked_for) for c in command.where(o)]
     if (
-        any(is_store(word, command, ground) for word in (*shown(command, ground), *whole))
+        any(is_store(word, command, ground) for word in (*roles.shown(command, ground), *whole))
         or any(_SECRET_FILES.search(a) or is_store(a, command, ground) for a in looked_for)
-        or any(f"{store}/".startswith(f"{place}/") for place in places for store in stores)
+        or any(f"{store}/".startswith(f"{place}/") for place in taken for store in stores)
         or any(
-            keeps_secrets(c, ground) and is_away(c, ground)
+            places.keeps_secrets(c, ground) and places.is_away(c, ground)
             for a in sourced
             for c in command.where(a)
         )
@@ -362,18 +319,17 @@ def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a script that loads secrets of the project, then shows or sends them."""
-    sourced = traced = False
+    sourced, traced = (
+        False,
+        any(c.name in {"set", "shopt", "bash", "sh"} and _TRACES.search(c.line) for c in commands),
+    )
     for command in commands:
-        names = command.args if command.name in {"source", "."} else ()
-        sourced = sourced or any(keeps_secrets(c, ground) for a in names for c in command.where(a))
-        if names:
-            yield from (READS_SECRET,) if sourced and traced else ()
-            continue
-        traces = command.name in {"set", "shopt", "bash", "sh"}
-        traced = traced or (traces and bool(_TRACES.search(command.line)))
         text = f"{command.line} {command.feed.text or ''}"
-        lists = _shows_variables(command) or _TELLS_VARIABLES.search(text)
-        if sourced and (traced or lists or is_unknown(text)):
+        if command.name in {"source", "."}:
+            found, text = [c for a in command.args for c in command.where(a)], ""
+            sourced = sourced or any(places.keeps_secrets(c, ground) for c in found)
+        lists = _shows_variables(command) or _TELLS_VARIABLES.search(text) or is_unknown(text)
+        if sourced and (traced or lists):
             yield READS_SECRET
 
 
@@ -387,7 +343,7 @@ def _shows_variables(command: ShellCommand) -> bool:
 _TELLS_LITTLE = words(
     "date printf echo seq uuidgen nproc tr cut basename dirname mktemp pwd true expr"
 )
-_SAID = SENT | words("-A --user-agent -e --referer")
+_SAID = roles.SENT | words("-A --user-agent -e --referer")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
@@ -402,7 +358,7 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         hosts = [m.group(1) for m in map(_URL.match, command.args) if m]
         if any(not host.isascii() or "xn--" in host for host in hosts):
             yield Finding("the address imitates another one with foreign letters")
-    if command.name in NETWORK or connected:
+    if command.name in roles.NETWORK or connected:
         yield from _sends_away(command, ground)
     elif _computed_address(command) and not (
         command.inner and all(map(_tells_little, command.inner))
@@ -414,13 +370,13 @@ def _computed_address(command: ShellCommand) -> bool:
     rests = [a.partition("://")[2] for a in command.args if COMPUTED in a]
     if command.name in {"docker", "podman", "go"}:
         rests += [a for a in command.operands() if "." in a.partition("/")[0] and COMPUTED in a]
-    return any(COMPUTED in r and not r.startswith(("localhost", "127.")) for r in rests)
+    return any(COMPUTED in rest for rest in rests)
 
 
 def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what goes to another machine: variables, what is printed, files."""
     local = command.name in {"scp", "rsync", "sftp"} or only_local(command.args)
-    sends = command.name in _TUBES or any(v[-1:] == "-" for v in command.values_of(*SENT))
+    sends = command.name in _TUBES or any(v[-1:] == "-" for v in command.values_of(*roles.SENT))
     piped = command.piped and command.feed.text is None and sends
     told = [c for c in command.inner if (c.name != ":" or c.reads) and not _tells_little(c)]
     pairs = zip(("", *command.args), command.args, strict=False)
@@ -434,16 +390,14 @@ def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("it sends secrets over the network")
     elif not local and (piped or held or option or (told and COMPUTED in command.line)):
         yield Finding("it sends what a command prints to another machine", "send")
-    for path in {*sent(command), *command.reads} - {"/dev/null", "-"}:
+    for path in {*roles.sent(command), *command.reads} - {"/dev/null", "-"}:
         private = _SECRET_FILES.search(path) or is_store(path, command, ground)
-        if private or any(is_away(c, ground) for c in command.where(path)):
+        if private or any(places.is_away(c, ground) for c in command.where(path)):
             yield Finding("it sends a file that is not the project's", "send outside")
         elif not local:
             yield Finding("it sends a file of the project away", "send")
 
 
 def _tells_little(command: ShellCommand) -> bool:
-    if command.name == "jq":
-        return command.piped and "@uri" in command.args
     files = command.reads or (command.name == "cut" and not command.piped)
     return command.name in _TELLS_LITTLE and not files and not is_unknown(command.line)

@@ -114,18 +114,14 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
 
 def _archive(command: ShellCommand) -> Iterator[str]:
     """Yield where an archive is unpacked, or the archive itself."""
-    first = command.args[0] if command.args else ""
-    old = first if first[:1] != "-" and "/" not in first and first.isalpha() else ""
+    old = "".join(a for a in command.args[:1] if a.isalpha())
     letters = command.letters() | set(old)
     extracts = command.has_long("extract") or command.has_long("get")
-    if "f" in old:
-        yield from command.args[1:3] if "x" not in old else ()
     if "x" in letters or extracts or command.name == "unzip":
         yield from [*command.values_of("-C", "--directory", "-d")] or ["."]
     elif "t" not in letters or command.has_long("delete"):
         yield from command.values_of("-f", "--file")
-        pairs = zip(command.args, command.args[1:], strict=False)
-        yield from (value for option, value in pairs if re.match(r"-?[a-zA-Z]*f$", option))
+        yield from command.args[1:3] if "f" in old else ()
     if command.has_long("remove-files"):
         yield from command.operands()
 
