@@ -4,7 +4,7 @@ import os
 import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -150,7 +150,6 @@ class Ground(Struct, frozen=True, kw_only=True):
     user_home: str
     hermes_home: str
     cwd: str | None = None
-    protected: tuple[str, ...] = ()
     carried: Carried = NOTHING
     longest: int = sys.maxsize
     """Characters of one text that may be read here."""
@@ -185,23 +184,10 @@ class Feed(Struct, frozen=True):
     upstream: "tuple[ShellCommand, ...]" = ()
 
 
-class Paths:
-    """Where paths lead, also through the links on the disk; each is looked up once."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[str | None, ...]], tuple[str, ...]] = {}
-
-    def where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
-        """Return every place that `path` may lead to from one of several directories."""
-        known = self._known.get((path, cwds))
-        if known is None:
-            places = [absolute(path, cwd) for cwd in cwds]
-            places += [real_path(place) for place in places]
-            known = self._known[path, cwds] = tuple(dict.fromkeys(places))
-        return known
-
-
-NO_LINKS = Paths()
+def where(path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Return every place that `path` may lead to from one of several directories."""
+    places = [absolute(path, cwd) for cwd in cwds]
+    return tuple(dict.fromkeys((*places, *map(real_path, places))))
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):
@@ -216,7 +202,8 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     """Commands whose output is part of this command's words."""
     cwds: tuple[str | None, ...] = (None,)
     """Where it may run, the likeliest last: a `cd` may have failed."""
-    paths: Paths = NO_LINKS
+    look_up: "Callable[[str, tuple[str | None, ...]], tuple[str, ...]]" = where
+    """Where paths lead, also through the links on the disk; of a script each is looked up once."""
     found_below: tuple[str, ...] = ()
     """Where a search begins that runs it on what it finds."""
     via: tuple[str, ...] = ()
@@ -229,7 +216,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     def where(self, path: str) -> tuple[str, ...]:
         """Return every place that `path` may lead to, also through links."""
         # Elsewhere nobody knows where one is.
-        return self.paths.where(path, (None,) if "ssh" in self.via else self.cwds)
+        return self.look_up(path, (None,) if "ssh" in self.via else self.cwds)
 
     @property
     def line(self) -> str:

@@ -14,9 +14,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     base_name,
-    listed,
     may_match,
-    opaque,
     pattern,
     words,
 )
@@ -45,7 +43,6 @@ _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item trash trash-put gio")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir erase ri")
-_NARROWED = listed("narrowed")
 _NAMED = words("-name -iname -path -ipath -wholename -regex -iregex")
 _LOSES = pattern("loses")
 _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate|update|insert|replace|alter)\b")
@@ -73,18 +70,8 @@ def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     reason = _deletes_vital(command, ground) or _writes_vital(command, ground)
     if reason:
         yield floor_finding(reason, command)
-    if _locks_vital(command, ground):
-        yield opaque("it changes who may use the system or a home", "chmod /")
     if command.name in {"sudo", "su", "doas"} and _feeds_sudo(command):
         yield SUDO_PASSWORD
-
-
-def _locks_vital(command: ShellCommand, ground: Ground) -> bool:
-    """Return whether a command changes the mode or owner of the system or a home."""
-    if command.name not in {"chmod", "chown", "chgrp"}:
-        return False
-    places = (clean for path in command.operands() for clean in command.where(path))
-    return any(is_vital(clean, ground) for clean in places)
 
 
 def _deletes_vital(command: ShellCommand, ground: Ground) -> str:

@@ -14,7 +14,6 @@ processor time, and no pattern repeats what can match in several ways.
 """
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
@@ -41,6 +40,7 @@ from hermes.execution.policy.command import (
     opaque,
     pattern,
     readings,
+    real_path,
     unreadable,
     words,
 )
@@ -97,7 +97,6 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
     allowlist: tuple[str, ...] = ()
     user_home: str = "/root"
     hermes_home: str = "/root/.hermes"
-    protected_paths: tuple[str, ...] = ()
 
 
 class Judgement(Struct, frozen=True):
@@ -192,7 +191,9 @@ class CommandPolicy:
         ground = self._ground(cwd)
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
-        for candidate in dict.fromkeys((absolute(path, cwd), _real(path, cwd))):
+        # A link in front of `..` counts first.
+        full = path if path.startswith("/") or cwd is None else f"{cwd}/{path}"
+        for candidate in dict.fromkeys((absolute(path, cwd), real_path(full))):
             place = place_of(candidate, ground) or reach.outside(candidate, ground)
             if place is not None:
                 reason = f"It writes to {place.kind}: {candidate}"
@@ -211,7 +212,6 @@ class CommandPolicy:
             user_home=settings.user_home.rstrip("/") or "/",
             hermes_home=settings.hermes_home.rstrip("/"),
             cwd=cwd,
-            protected=settings.protected_paths,
             carried=carried,
             longest=self._longest,
         )
@@ -281,16 +281,6 @@ class CommandPolicy:
 def _visible(text: str) -> str:
     printable = text.isascii() and text.isprintable()
     return text if printable else _INVISIBLE.sub("", _ANSI.sub("", text))
-
-
-def _real(path: str, cwd: str | None) -> str:
-    """Return where `path` leads through links; a link before `..` counts first."""
-    full = path if path.startswith("/") or cwd is None else f"{cwd}/{path}"
-    links = full.startswith("/") and "\x00" not in full
-    try:
-        return os.path.realpath(full) if links else absolute(path, cwd)
-    except (OSError, ValueError):
-        return absolute(path, cwd)
 
 
 def _squeeze(text: str) -> str:
@@ -382,7 +372,6 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
-    findings += reach.check_sourced(found.commands, ground)
     return list(dict.fromkeys(findings))
 
 

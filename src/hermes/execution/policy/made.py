@@ -92,7 +92,9 @@ class MadeFiles:
         sources = {c.name for c in (command, *command.feed.upstream, *command.inner)}
         comes = bool(sources & _FETCHERS) or brought or self._comes_from_fetched(command)
         unpacks = bool(unpacked) and name not in _REPOSITORIES
-        patches = name == "patch" or (name == "git" and "apply" in command.args)
+        taken = [*operands, *command.reads] if unpacks or name in {"patch", "git"} else []
+        comes = comes or any(is_foreign(p, command, self._ground) for p in taken)
+        patches = name == "patch" or (name == "git" and bool({"apply", "am"} & {*operands}))
         whole = brought or unpacks or patches or bool(command.letters() & {"r", "R", "a"})
         self.fetched |= unpacked
         if comes or (unpacks and self._arrived):

@@ -43,7 +43,6 @@ class PlaceKind(StrEnum):
     SECRETS = "an environment file with secrets"
     PROJECT = "project or CI configuration"
     SCHEDULE = "a schedule or service definition"
-    CUSTOM = "a protected path"
     OUTSIDE = "a place outside of the project"
 
 
@@ -60,8 +59,6 @@ _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
 _DEVICE = pattern("devices")
 _ANYBODYS = re.compile(r"/(?:$|(?:home|Users|root|media|mnt|srv|run/user)(?:/|$))")
 _HOME_TOOLS = re.compile(r"\.(?!cache/)|(?:bin|go|miniconda3|anaconda3)/")
-_HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
-_SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
 _WORKSPACE = re.compile(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/")
 _LEDGER = re.compile(r"(?:.*/)?(?:state|ledger)\.db(?:-wal|-shm)?$")
 _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
@@ -78,7 +75,7 @@ _STORES = pattern("secret-stores")
 _PUBLIC = pattern("public-files")
 _HOME_PUBLIC = pattern("home-public")
 _STORE_KINDS = frozenset(
-    PlaceKind[name] for name in ("SSH", "CREDENTIALS", "SECRETS", "LEDGER", "HERMES")
+    PlaceKind[name] for name in ("SSH", "CREDENTIALS", "SECRETS", "LEDGER", "HERMES", "DEVICE")
 )
 
 
@@ -172,9 +169,6 @@ def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
     clean = clean[:_MAX_PATH]
     if is_device(clean) or clean == "/proc/sysrq-trigger":
         return ProtectedPlace(PlaceKind.DEVICE, "device")
-    for protected in ground.protected:
-        if any(inside(clean, place) for place in (protected, real_path(protected))):
-            return ProtectedPlace(PlaceKind.CUSTOM, protected)
     hermes = _hermes(clean, ground)
     if hermes is not None:
         return None if hermes.label == "workspace" else hermes
@@ -189,18 +183,13 @@ def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 
 def _only_looks_like(kind: PlaceKind, clean: str, ground: Ground) -> bool:
-    if kind is PlaceKind.SECRETS:
-        return _SAMPLE.search(clean) is not None
+    at_home = any(clean.startswith(f"{home}/") for home in ground.user_homes)
     if kind is PlaceKind.SHELL:
         # A bare relative path may be in a home directory.
-        homes = tuple(home + "/." for home in ground.user_homes)
-        in_home = clean.startswith((*homes, "/root/.", "."))
+        in_home = clean.startswith((*(f"{h}/." for h in ground.user_homes), "/root/.", "."))
         home = _A_HOME.match(clean)
         return not in_home and not (home and home.group(1))
-    if kind is PlaceKind.SYSTEM:
-        at_home = any(clean.startswith(home + "/") for home in ground.user_homes)
-        return at_home or _HARMLESS_SYSTEM.match(clean) is not None
-    return False
+    return kind is PlaceKind.SYSTEM and at_home
 
 
 def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:

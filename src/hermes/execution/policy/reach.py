@@ -40,6 +40,7 @@ _LIGHT = frozenset({"touch", "mkdir", "git"})
 _MAKERS = frozenset({"touch", "mkdir"})
 _DELETERS = frozenset({"rm", "unlink", "rmdir"})
 _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
+_LOCKERS = frozenset({"chmod", "chown", "chgrp"})
 _LOGS = pattern("logs")
 
 
@@ -139,6 +140,7 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding(
                 f"it writes to {place.kind}: {clean}",
                 f"write {place.label}",
+                opaque=command.name in _LOCKERS and places.is_vital(clean, ground),
                 grant=f"write {clean}" if " " not in clean and narrow else "",
             )
 
@@ -201,7 +203,7 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if outside and computed and command.name not in roles.CONTAINERS:
         yield opaque("the directory of a file that it may change is computed", "write computed")
     for path in roles.mentioned(command, ground):
-        for clean in command.paths.where(path, command.cwds[-1:]):
+        for clean in command.look_up(path, command.cwds[-1:]):
             place = places.place_of(clean, ground)
             if place is None and outside and places.is_there(clean, ground):
                 place = places.OUTSIDE
@@ -274,14 +276,10 @@ def _loaded(command: ShellCommand) -> Iterator[str]:
 
 # --- shows ---
 
-_SECRET_FILES = pattern("secret-files")
-_STORED = listed("stored")
 _KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
 _KEEPERS = words("printenv history security pass op secret-tool")
 _LISTS_VARIABLES = words("env set declare export typeset readonly compgen")
-_TELLS_VARIABLES = re.compile(r"\benv\b|\$ENV|ENVIRON|environ")
-_TRACES = re.compile(r"(?:^|\s)-[a-z]*[vx]|verbose|xtrace")
 
 
 def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
@@ -302,35 +300,17 @@ def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     sourced = command.args if command.name in {"source", "."} else ()
     looked_for = roles.searched(command)
     whole = roles.taken_whole(command)
-    stores = [f"{h}/{s}" for h in ground.user_homes for s in _STORED] + [*ground.hermes_homes]
-    taken = [c.rstrip("/") for o in (*whole, *looked_for) for c in command.where(o)]
+    homes = (*ground.user_homes, *ground.hermes_homes)
+    taken = [c for o in (*whole, *looked_for) for c in command.where(o) if c[:1] == "/"]
     if (
-        any(is_store(word, command, ground) for word in (*roles.shown(command, ground), *whole))
-        or any(_SECRET_FILES.search(a) or is_store(a, command, ground) for a in looked_for)
-        or any(f"{store}/".startswith(f"{place}/") for place in taken for store in stores)
-        or any(
-            places.keeps_secrets(c, ground) and places.is_away(c, ground)
-            for a in sourced
-            for c in command.where(a)
+        any(
+            is_store(word, command, ground)
+            for word in (*roles.shown(command, ground), *whole, *sourced)
         )
+        or any(is_store(a, command, ground) for a in looked_for)
+        or any(places.inside(home, place) for place in taken for home in homes)
     ):
         yield READS_SECRET
-
-
-def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Finding]:
-    """Yield a finding for a script that loads secrets of the project, then shows or sends them."""
-    sourced, traced = (
-        False,
-        any(c.name in {"set", "shopt", "bash", "sh"} and _TRACES.search(c.line) for c in commands),
-    )
-    for command in commands:
-        text = f"{command.line} {command.feed.text or ''}"
-        if command.name in {"source", "."}:
-            found, text = [c for a in command.args for c in command.where(a)], ""
-            sourced = sourced or any(places.keeps_secrets(c, ground) for c in found)
-        lists = _shows_variables(command) or _TELLS_VARIABLES.search(text) or is_unknown(text)
-        if sourced and (traced or lists):
-            yield READS_SECRET
 
 
 def _shows_variables(command: ShellCommand) -> bool:
@@ -346,18 +326,12 @@ _TELLS_LITTLE = words(
 _SAID = roles.SENT | words("-A --user-agent -e --referer")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
-_URL_USERS = words("curl wget git pip pip3 npm ssh scp docker")
-_URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
 
 
 def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     connected = any(map(_SOCKET.match, (*command.writes, *command.reads)))
     if connected:
         yield Finding("it opens a raw connection", "/dev/tcp")
-    if command.name in _URL_USERS:
-        hosts = [m.group(1) for m in map(_URL.match, command.args) if m]
-        if any(not host.isascii() or "xn--" in host for host in hosts):
-            yield Finding("the address imitates another one with foreign letters")
     if command.name in roles.NETWORK or connected:
         yield from _sends_away(command, ground)
     elif _computed_address(command) and not (
@@ -391,8 +365,9 @@ def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     elif not local and (piped or held or option or (told and COMPUTED in command.line)):
         yield Finding("it sends what a command prints to another machine", "send")
     for path in {*roles.sent(command), *command.reads} - {"/dev/null", "-"}:
-        private = _SECRET_FILES.search(path) or is_store(path, command, ground)
-        if private or any(places.is_away(c, ground) for c in command.where(path)):
+        if is_store(path, command, ground) or any(
+            places.is_away(c, ground) for c in command.where(path)
+        ):
             yield Finding("it sends a file that is not the project's", "send outside")
         elif not local:
             yield Finding("it sends a file of the project away", "send")

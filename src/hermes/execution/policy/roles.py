@@ -265,7 +265,7 @@ def shown(command: ShellCommand, ground: Ground) -> Iterator[str]:
 
 def searched(command: ShellCommand) -> list[str]:
     """Return what a search in front of a command looks for, and where."""
-    listers = command.feed.upstream[-1:] if "xargs" in command.via else ()
+    listers = command.feed.upstream if "xargs" in command.via else ()
     listers += tuple(c for c in command.inner if c.name in _FINDERS)
     return [a for c in listers for a in c.args if a[:1] != "-"] if not is_blind(command) else []
 
