@@ -36,7 +36,6 @@ from hermes.execution.policy.syntax import COMPUTED
 _INTERPRETERS = TABLES["interpreters"]
 
 
-_TAKES_PLACE = dict.fromkeys(("perl", "ruby"), ("-I", "-C"))
 _VALUED = "-W -X -I -m -r --require --import --loader -C"
 _PROMPTED = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*i|-d\S*|--interactive|inspect|-a)(?:\s|$)")
 """An interpreter that goes on with its input when its program has ended, or before it begins."""
@@ -58,7 +57,7 @@ def programs(command: ShellCommand) -> Iterator[str]:
     if not language:
         return
     # The value of an option may look like others: `-Itest`.
-    args = tuple(a for a in command.args if a[:2] not in _TAKES_PLACE.get(language, ()))
+    args = tuple(a for a in command.args if language not in {"perl", "ruby"} or a[:2] != "-I")
     codes = list(command.with_argv((command.path, *args)).values_of(*options))
     if language == "awk":
         start = command_start(command.args, "-F -v -f -i -l --field-separator --assign --file")
@@ -71,7 +70,7 @@ def programs(command: ShellCommand) -> Iterator[str]:
         # Its operands are code; those of every other one name a file.
         codes = [" ".join(command.args)]
     if language == "perl":
-        loaded = [a[2:] for a in args if a[:2] in {"-M", "-m"}]
+        loaded = [a[2:] for a in command.args if a[:2] in {"-M", "-m"}]
         codes += [m for m in loaded if not re.fullmatch(r"-?[\w:]*(?:=[\w,:]+)?", m)]
     if command.feed.text is not None and (not codes or _PROMPTED.search(command.line)):
         start = command_start(command.args, _VALUED)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
+from itertools import pairwise
 
 from msgspec import Struct, structs
 
@@ -96,7 +97,7 @@ _DETOUR = re.compile(r"-x|--(?:proxy|preproxy|socks|connect-to|resolve|url)")
 def only_local(args: tuple[str, ...]) -> bool:
     """Return whether a command names addresses, and all of them are on this machine."""
     hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
-    for before, arg in zip(("", *args), args, strict=False):
+    for before, arg in pairwise(("", *args)):
         valued = before[:1] == "-" and before not in {"-s", "-i", "-v", "-k", "-L", "-f"}
         if _LOOPBACK.match(arg) or (not valued and _BARE_HOST.match(arg)):
             hosts.append(arg)

@@ -6,6 +6,7 @@ destroy the host that Hermes runs on.
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import (
@@ -120,23 +121,19 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
 
 def _find_deletes(args: tuple[str, ...]) -> bool:
     """Return whether a search deletes, moves or empties what it finds."""
-    pairs = zip(args, (*args[1:], ""), strict=False)
-    run = {b.rsplit("/", 1)[-1] for a, b in pairs if a in {"-exec", "-execdir"}}
+    run = {base_name(b) for a, b in pairwise((*args, "")) if a in {"-exec", "-execdir"}}
     return "-delete" in args or bool(run & (_DELETERS | {"truncate", "mv"}))
 
 
 def _finds_ledger(args: tuple[str, ...]) -> bool:
-    pairs = zip(args, (*args[1:], ""), strict=False)
-    return any(
-        a in _NAMED and may_match("state.db", b.lower().rpartition("/")[2]) for a, b in pairs
-    )
+    named = [b.lower().rpartition("/")[2] for a, b in pairwise(args) if a in _NAMED]
+    return any(may_match("state.db", name) for name in named)
 
 
 def _narrowed(args: tuple[str, ...]) -> bool:
     """Return whether a search is for some files only."""
-    pairs = zip(args, (*args[1:], ""), strict=False)
     widened = {"-o", "-or", "-not", "!", ","} & {*args}
-    return not widened and any(a in _NAMED and b.strip("*?[]./+") for a, b in pairs)
+    return not widened and any(a in _NAMED and b.strip("*?[]./+") for a, b in pairwise(args))
 
 
 def find_roots(args: tuple[str, ...]) -> list[str]:

@@ -12,6 +12,7 @@
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hermes.execution.policy import places, roles
 from hermes.execution.policy.code import language_of
@@ -353,10 +354,10 @@ def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     sends = command.name in _TUBES or any(v[-1:] == "-" for v in command.values_of(*roles.SENT))
     piped = command.piped and command.feed.text is None and sends
     told = [c for c in command.inner if (c.name != ":" or c.reads) and not _tells_little(c)]
-    pairs = zip(("", *command.args), command.args, strict=False)
     listed_here = "xargs" in command.via  # what a list names is fetched
     held = not command.inner and any(
-        COMPUTED in a and not (listed_here and a == COMPUTED and b not in _SAID) for b, a in pairs
+        COMPUTED in a and not (listed_here and a == COMPUTED and before not in _SAID)
+        for before, a in pairwise(("", *command.args))
     )
     # A word that is computed may be an option.
     option = bool(command.inner) and any(a[:1] == COMPUTED for a in command.args)

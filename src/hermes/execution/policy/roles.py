@@ -7,6 +7,7 @@ follows from both, `reach` says.
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 from hermes.execution.policy.code import language_of
 from hermes.execution.policy.command import (
@@ -173,8 +174,7 @@ def only_reads(command: ShellCommand) -> bool:
 
 def runs_a_writer(command: ShellCommand) -> bool:
     """Return whether a search runs a program on what it finds that may change it."""
-    pairs = zip(command.args, command.args[1:], strict=False)
-    names = [program for option, program in pairs if option in _EXECS]
+    names = [program for option, program in pairwise(command.args) if option in _EXECS]
     harmless = (READERS | VIEWERS) - CHANGERS
     return command.name in {"find", "fd", "fdfind"} and any(n not in harmless for n in names)
 
@@ -221,8 +221,8 @@ def ran(command: ShellCommand) -> Iterator[str]:
 def operands_run(command: ShellCommand) -> Iterator[str]:
     """Yield the files of a program that runs all of its operands."""
     if command.name in _RUNS_FILES:
-        pairs = zip(("", *command.args), command.args, strict=False)
-        yield from (a for before, a in pairs if "/" in a and "-" not in (before[:1], a[:1]))
+        for before, arg in pairwise(("", *command.args)):
+            yield from (arg,) if "/" in arg and "-" not in (before[:1], arg[:1]) else ()
 
 
 def script(command: ShellCommand) -> tuple[str, ...]:

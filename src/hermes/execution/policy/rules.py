@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -103,17 +104,14 @@ class RuleTable:
                     else:
                         hides = rule.reason[0] == "?"
                         yield Finding(rule.reason.lstrip("?"), kind, opaque=hides)
-                elif rule.verbs and _may_be_options(rest):
+                elif rule.verbs and _may_be_options(rest, UNKNOWN + COMPUTED):
                     yield Finding(f"the options of {name} {verb} are computed")
 
 
-def _may_be_options(args: tuple[str, ...]) -> bool:
+def _may_be_options(args: tuple[str, ...], marks: str) -> bool:
     """Return whether a word that is not known, and is no option's value, may become an option."""
-    values = ("", *args)
-    return any(
-        a[:1] in {UNKNOWN, COMPUTED} and before[:1] != "-"
-        for before, a in zip(values, args, strict=False)
-    )
+    pairs = pairwise(("", *args))
+    return any(a and a[0] in marks and before[:1] != "-" for before, a in pairs)
 
 
 def _parse(row: str) -> tuple[list[str], _Rule]:
@@ -224,10 +222,7 @@ def _given_options(command: ShellCommand) -> bool:
     source = command.feed.upstream[-1:] if "xargs" in command.via else command.inner
     listed_files = bool(source) and {c.name for c in source} <= _FILE_LISTERS
     listed_files = listed_files or "find" in command.via or "-m" in command.args
-    return not listed_files and any(
-        a[:1] == COMPUTED and before[:1] != "-"
-        for before, a in zip(("", *command.args), command.args, strict=False)
-    )
+    return not listed_files and _may_be_options(command.args, COMPUTED)
 
 
 def _interpreter(command: ShellCommand) -> Iterator[Finding]:
