@@ -321,9 +321,6 @@ def _shows_variables(command: ShellCommand) -> bool:
 
 # --- sends ---
 
-_TELLS_LITTLE = words(
-    "date printf echo seq uuidgen nproc tr cut basename dirname mktemp pwd true expr"
-)
 _SAID = roles.SENT | words("-A --user-agent -e --referer")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
@@ -335,9 +332,7 @@ def _sends(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("it opens a raw connection", "/dev/tcp")
     if command.name in roles.NETWORK or connected:
         yield from _sends_away(command, ground)
-    elif _computed_address(command) and not (
-        command.inner and all(map(_tells_little, command.inner))
-    ):
+    elif _computed_address(command):
         yield Finding("it sends what a command prints to another machine", "send")
 
 
@@ -353,17 +348,14 @@ def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     local = command.name in {"scp", "rsync", "sftp"} or only_local(command.args)
     sends = command.name in _TUBES or any(v[-1:] == "-" for v in command.values_of(*roles.SENT))
     piped = command.piped and command.feed.text is None and sends
-    told = [c for c in command.inner if (c.name != ":" or c.reads) and not _tells_little(c)]
-    listed_here = "xargs" in command.via  # what a list names is fetched
-    held = not command.inner and any(
+    listed_here = "xargs" in command.via and not command.inner  # what a list names is fetched
+    computed = any(
         COMPUTED in a and not (listed_here and a == COMPUTED and before not in _SAID)
         for before, a in pairwise(("", *command.args))
     )
-    # A word that is computed may be an option.
-    option = bool(command.inner) and any(a[:1] == COMPUTED for a in command.args)
     if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
         yield Finding("it sends secrets over the network")
-    elif not local and (piped or held or option or (told and COMPUTED in command.line)):
+    elif not local and (piped or computed):
         yield Finding("it sends what a command prints to another machine", "send")
     for path in {*roles.sent(command), *command.reads} - {"/dev/null", "-"}:
         if is_store(path, command, ground) or any(
@@ -372,8 +364,3 @@ def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield Finding("it sends a file that is not the project's", "send outside")
         elif not local:
             yield Finding("it sends a file of the project away", "send")
-
-
-def _tells_little(command: ShellCommand) -> bool:
-    files = command.reads or (command.name == "cut" and not command.piped)
-    return command.name in _TELLS_LITTLE and not files and not is_unknown(command.line)

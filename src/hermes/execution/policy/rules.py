@@ -263,7 +263,7 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
                     f"{command.name} {word}",
                 )
     known = _harmless_verbs(command.name)
-    if known is None or _only_told(command):
+    if known is None:
         return
     for found, _ in readings(command.name, command.args):
         operands = [o for o in found if o[:1] != "+"] or found
@@ -272,14 +272,6 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
             yield Finding(
                 f"`{command.name} {verb}` is not known to be harmless", f"{command.name} {verb}"
             )
-
-
-def _only_told(command: ShellCommand) -> bool:
-    """Return whether a command only tells how it is used, or what it would do."""
-    dry = [a for a in command.args if a.startswith("--dry")]
-    tried = command.name in {"kubectl", "oc"} and dry == ["--dry-run=client"]
-    helped = command.args[-1:] == ("--help",) and command.name != "redis-cli"
-    return "--" not in command.args and (tried or helped)
 
 
 @cache
@@ -428,7 +420,7 @@ def _variables(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for variables and git settings that change what other commands do."""
     for name, value in assignments(command):
         if name == "PATH":
-            if not all(_usual(e, command, ground) for e in value.split(":")):
+            if not all(_usual(e, command) for e in value.split(":")):
                 yield opaque("PATH would find programs in a writable place", "PATH=")
         elif changes_programs(name) and not _harmless(name, value):
             yield opaque(f"`{name}` changes what other programs run", f"{name}=")
@@ -481,18 +473,15 @@ def _runs_nothing(value: str) -> bool:
     return program in _USUAL_PROGRAMS and plain and "ommand" not in value
 
 
-def _usual(element: str, command: ShellCommand, ground: Ground) -> bool:
+def _usual(element: str, command: ShellCommand) -> bool:
     """Return whether an element of PATH is a place where programs are meant to be."""
     if is_unknown(element):
-        # `$PATH` itself, or a directory that a variable names.
-        named = is_unknown(element[:1]) and COMPUTED not in element
-        return len(element) == 1 or (named and "/bin" in element)
+        return len(element) == 1  # `$PATH` itself
     if re.search(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$", element):
         return True
     if any(cwd and element.startswith(f"{cwd}/") for cwd in command.cwds):
         return False
-    home = any(element.startswith(f"{h}/") for h in ground.user_homes)
-    return home or _PATH_ELEMENT.match(element) is not None
+    return _PATH_ELEMENT.match(element) is not None
 
 
 # --- SQL ---
