@@ -36,12 +36,9 @@ from hermes.execution.policy.syntax import COMPUTED
 _INTERPRETERS = TABLES["interpreters"]
 
 
-_TAKES_PLACE = dict.fromkeys(("perl", "ruby"), ("-I", "-C"))
 _VALUED = "-W -X -I -m -r --require --import --loader -C"
 _PROMPTED = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*i|-d\S*|--interactive|inspect|-a)(?:\s|$)")
 """An interpreter that goes on with its input when its program has ended, or before it begins."""
-_CODE_LETTERS = dict.fromkeys(("perl", "ruby"), "eE")
-"""The letters of options that take code, behind others; `-c` of these only checks."""
 
 
 def language_of(name: str) -> str:
@@ -60,7 +57,7 @@ def programs(command: ShellCommand) -> Iterator[str]:
     if not language:
         return
     # The value of an option may look like others: `-Itest`.
-    args = tuple(a for a in command.args if a[:2] not in _TAKES_PLACE.get(language, ()))
+    args = tuple(a for a in command.args if language not in {"perl", "ruby"} or a[:2] != "-I")
     codes = list(command.with_argv((command.path, *args)).values_of(*options))
     if language == "awk":
         start = command_start(command.args, "-F -v -f -i -l --field-separator --assign --file")
@@ -69,18 +66,11 @@ def programs(command: ShellCommand) -> Iterator[str]:
             codes.append(COMPUTED if command.feed.text is None else command.feed.text)
         yield from codes or ([] if files or start is None else [command.args[start]])
         return
-    codes += [
-        command.args[i + 1]
-        for i, a in enumerate(command.args[:-1])
-        if re.match(r"-[A-Za-z0-9]{1,6}$", a)
-        and a[-1] in _CODE_LETTERS.get(language, "ceE")
-        and a not in options
-    ]
     if language == "powershell" and not codes:
         # Its operands are code; those of every other one name a file.
         codes = [" ".join(command.args)]
     if language == "perl":
-        loaded = [a[2:] for a in args if a[:2] in {"-M", "-m"}]
+        loaded = [a[2:] for a in command.args if a[:2] in {"-M", "-m"}]
         codes += [m for m in loaded if not re.fullmatch(r"-?[\w:]*(?:=[\w,:]+)?", m)]
     if command.feed.text is not None and (not codes or _PROMPTED.search(command.line)):
         start = command_start(command.args, _VALUED)
@@ -109,7 +99,6 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
         commands += [f"cat {_quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
     if doubts:
         doubts += [DELETES] if _DELETES.search(text) else []
-        doubts += [FORKS] if re.search(r"\bfork\b", text) else []
         doubts += [COMPUTED_RUN] if _COMPUTED_RUN.search(text) else []
     return doubts, commands
 
@@ -118,8 +107,6 @@ def _is_harmless(language: str, text: str) -> bool:
     known, odd = _HARMLESS.get(language), _ODD.get(language)
     if odd is not None and odd.search(text):
         return False
-    if language == "node":
-        text = _JSON_FILE.sub("0", text)
     bare = _LITERAL.sub("0", text)
     reach = _LOOKED_UP.search(text)
     if language == "awk":
@@ -152,21 +139,16 @@ _LOOKED_UP = re.compile(
     r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
 )
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
-_JSON_FILE = re.compile(
-    r"\brequire\(\s*['\"]\.[^'\"]*\.json['\"]\s*\)(?:\.(?!constructor|_)\w++)*+(?!\s*[.(\[])"
-)
-"""A part of a JSON file of the project."""
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
 )
 _RUNS = re.compile(
     r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline"
 )
-FORKS = opaque("the program multiplies itself", "program forks")
 DELETES = opaque("the program may delete files", "program deletes")
 RUNS = Finding("the program runs others", "program runs")
-COMPUTED_RUN = opaque("what the program runs is computed")
-_COMPUTED_RUN = re.compile(r"(?i)\b(?:system|popen)\s*\(\s*(?![\"'\s])")
+COMPUTED_RUN = opaque("what the program runs is computed, or the program itself")
+_COMPUTED_RUN = re.compile(r"(?i)\b(?:system|popen)\s*\(\s*(?![\"'\s])|\bfork\b")
 
 
 def _quoted(word: str) -> str:
@@ -184,10 +166,9 @@ _BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
 _METHODS = listed("methods")
 _FILES = words(
-    "open write_text write_bytes read_text read_bytes read_csv read_json"
-    " touch mkdir makedirs rename"
+    "open write_text write_bytes read_text read_bytes read_csv read_json touch mkdir makedirs"
 )
-_OPENERS = words("open write_text write_bytes copy copy2 copyfile")
+_OPENERS = words("open write_text write_bytes")
 _LIKE = {"rmtree": "rm -r ", "remove": "rm ", "unlink": "rm "} | dict.fromkeys(
     words("system popen run call Popen check_call check_output getoutput"), ""
 )
@@ -224,7 +205,6 @@ class _PythonReader(ast.NodeVisitor):
         """Whether what it runs is not written out."""
         self._builds = builds
         self._here = here
-        self._called: set[int] = set()
         self._names: dict[str, str] = {}
         self._imported: set[str] = set()
         self._constants: dict[str, str] = {}
@@ -296,7 +276,6 @@ class _PythonReader(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         name = self._names.get(node.id, "")
-        self._unless_called(node, name)
         if node.id in _BUILTINS or (node.id[:2] == "__" and node.id not in _DUNDERS):
             self.doubts.append(node.id)
             self.hides = True
@@ -308,7 +287,6 @@ class _PythonReader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         # A reference is enough: `map(os.remove, files)`.
         base = node.value
-        self._unless_called(node, self._dotted(node))
         own = isinstance(base, ast.Name) and base.id == "self" and node.attr[:2] != "__"
         foreign = node.attr in _PACKAGES or node.attr in _TALKING
         if not self._part(self._dotted(node)) and (
@@ -316,16 +294,11 @@ class _PythonReader(ast.NodeVisitor):
         ):
             self.doubts.append(node.attr)
         if not (isinstance(base, ast.Name) and base.id in self._names):
-            self.doubts += ["dump"] * (
-                node.attr == "dump"
-            )  # of a module it writes to a file that is open
+            if node.attr == "dump":
+                self.doubts.append("dump")  # of a module it writes to a file that is open
             self.visit(base)
         elif not isinstance(node.ctx, ast.Load):
             self.doubts.append(f"{base.id} with changes")
-
-    def _unless_called(self, node: ast.expr, name: str) -> None:
-        if name.startswith("shutil.copy") and id(node) not in self._called:
-            self.doubts.append(f"{name} under another name")
 
     def _hidden(self, name: str) -> bool:
         return (name[:1] == "_" and name not in _DUNDERS) or name in _METHODS or name in _FILES
@@ -333,9 +306,11 @@ class _PythonReader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
         last = name.rsplit(".", 1)[-1]
-        if last in _FILES or (last == "replace" and len(node.args) == 1):
+        if last in _FILES:
             self._file(node, last)
             return
+        if last == "replace" and len(node.args) == 1:
+            self.doubts.append("replace")  # of a path; that of a text takes two
         if last in _LIKE and node.args:
             first = node.args[0]
             given = first.elts if isinstance(first, ast.List) else [first]
@@ -349,12 +324,6 @@ class _PythonReader(ast.NodeVisitor):
             self.hides = True
         elif "fromfile_prefix_chars" in _keywords(node):
             self.doubts.append("arguments that name files")
-        elif name.startswith("shutil.copy"):
-            self._called.add(id(node.func))
-            self.commands.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
-            self._write(last, node.args[-1] if len(node.args) == 2 else None)
-        elif name.startswith("tempfile.") and (node.args or {"dir", None} & _keywords(node)):
-            self.doubts.append(f"{last} in a place of its own")
         self.generic_visit(node)
 
     def _file(self, node: ast.Call, last: str) -> None:
@@ -371,8 +340,6 @@ class _PythonReader(ast.NodeVisitor):
             self.commands.append(f"cat {_quoted(text or 'file')}")
         else:
             self._write(last, path)
-            if last in {"rename", "replace"}:
-                self._write(last, next(iter(node.args), None))
         for child in (method, *node.args, *(k.value for k in node.keywords)):
             if child is not None and not (child is path and self._text(child) is not None):
                 self.visit(child)

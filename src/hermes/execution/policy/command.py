@@ -4,10 +4,11 @@ import os
 import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
+from itertools import pairwise
 
 from msgspec import Struct, structs
 
@@ -96,7 +97,7 @@ _DETOUR = re.compile(r"-x|--(?:proxy|preproxy|socks|connect-to|resolve|url)")
 def only_local(args: tuple[str, ...]) -> bool:
     """Return whether a command names addresses, and all of them are on this machine."""
     hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
-    for before, arg in zip(("", *args), args, strict=False):
+    for before, arg in pairwise(("", *args)):
         valued = before[:1] == "-" and before not in {"-s", "-i", "-v", "-k", "-L", "-f"}
         if _LOOPBACK.match(arg) or (not valued and _BARE_HOST.match(arg)):
             hosts.append(arg)
@@ -150,7 +151,6 @@ class Ground(Struct, frozen=True, kw_only=True):
     user_home: str
     hermes_home: str
     cwd: str | None = None
-    protected: tuple[str, ...] = ()
     carried: Carried = NOTHING
     longest: int = sys.maxsize
     """Characters of one text that may be read here."""
@@ -185,23 +185,10 @@ class Feed(Struct, frozen=True):
     upstream: "tuple[ShellCommand, ...]" = ()
 
 
-class Paths:
-    """Where paths lead, also through the links on the disk; each is looked up once."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[str | None, ...]], tuple[str, ...]] = {}
-
-    def where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
-        """Return every place that `path` may lead to from one of several directories."""
-        known = self._known.get((path, cwds))
-        if known is None:
-            places = [absolute(path, cwd) for cwd in cwds]
-            places += [real_path(place) for place in places]
-            known = self._known[path, cwds] = tuple(dict.fromkeys(places))
-        return known
-
-
-NO_LINKS = Paths()
+def where(path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Return every place that `path` may lead to from one of several directories."""
+    places = [absolute(path, cwd) for cwd in cwds]
+    return tuple(dict.fromkeys((*places, *map(real_path, places))))
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):
@@ -216,7 +203,8 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     """Commands whose output is part of this command's words."""
     cwds: tuple[str | None, ...] = (None,)
     """Where it may run, the likeliest last: a `cd` may have failed."""
-    paths: Paths = NO_LINKS
+    look_up: "Callable[[str, tuple[str | None, ...]], tuple[str, ...]]" = where
+    """Where paths lead, also through the links on the disk; of a script each is looked up once."""
     found_below: tuple[str, ...] = ()
     """Where a search begins that runs it on what it finds."""
     via: tuple[str, ...] = ()
@@ -229,7 +217,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     def where(self, path: str) -> tuple[str, ...]:
         """Return every place that `path` may lead to, also through links."""
         # Elsewhere nobody knows where one is.
-        return self.paths.where(path, (None,) if "ssh" in self.via else self.cwds)
+        return self.look_up(path, (None,) if "ssh" in self.via else self.cwds)
 
     @property
     def line(self) -> str:
@@ -296,7 +284,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
                         yield from (value,) if equals else following
                 elif len(option) == 2 and arg[1:2] != "-":
                     before, found, value = arg[1:].partition(option[1])
-                    if found and (not before or before.isalpha()):
+                    if found and (not before or before.isalnum()):
                         yield from (value.removeprefix("="),) if value else following
 
 

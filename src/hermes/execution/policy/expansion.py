@@ -89,7 +89,7 @@ class Variables:
 
     def fields(self, word: Word) -> list[str]:
         first = word.parts[0] if len(word.parts) == 1 else None
-        if isinstance(first, Lit) and (first.quoted or "{" not in first.text):
+        if isinstance(first, Lit) and not {"{", COMPUTED} & {*first.text}:
             return [first.text if first.quoted else self._tilde(first.text)]
         return [field for parts in self._braces(word.parts) for field in self._split(parts)]
 
@@ -149,6 +149,8 @@ class Variables:
 
     def _value(self, part: Part) -> str:
         if isinstance(part, Lit):
+            if COMPUTED in part.text:
+                self.doubts.append("a word is written in a way that hides it")
             return part.text
         if isinstance(part, Subst):
             output = self._run(part.body, part.kind)

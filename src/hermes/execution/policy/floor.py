@@ -6,6 +6,7 @@ destroy the host that Hermes runs on.
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import (
@@ -14,9 +15,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     base_name,
-    listed,
     may_match,
-    opaque,
     pattern,
     words,
 )
@@ -24,8 +23,8 @@ from hermes.execution.policy.places import (
     is_device,
     is_ledger,
     is_vital,
-    written_paths,
 )
+from hermes.execution.policy.roles import written
 
 FORK_BOMB = Finding("a fork bomb takes the machine down", gate=Gate.BLOCK)
 SUDO_PASSWORD = Finding(
@@ -45,7 +44,6 @@ _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item trash trash-put gio")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir erase ri")
-_NARROWED = listed("narrowed")
 _NAMED = words("-name -iname -path -ipath -wholename -regex -iregex")
 _LOSES = pattern("loses")
 _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate|update|insert|replace|alter)\b")
@@ -73,18 +71,8 @@ def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     reason = _deletes_vital(command, ground) or _writes_vital(command, ground)
     if reason:
         yield floor_finding(reason, command)
-    if _locks_vital(command, ground):
-        yield opaque("it changes who may use the system or a home", "chmod /")
     if command.name in {"sudo", "su", "doas"} and _feeds_sudo(command):
         yield SUDO_PASSWORD
-
-
-def _locks_vital(command: ShellCommand, ground: Ground) -> bool:
-    """Return whether a command changes the mode or owner of the system or a home."""
-    if command.name not in {"chmod", "chown", "chgrp"}:
-        return False
-    places = (clean for path in command.operands() for clean in command.where(path))
-    return any(is_vital(clean, ground) for clean in places)
 
 
 def _deletes_vital(command: ShellCommand, ground: Ground) -> str:
@@ -133,23 +121,19 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
 
 def _find_deletes(args: tuple[str, ...]) -> bool:
     """Return whether a search deletes, moves or empties what it finds."""
-    pairs = zip(args, (*args[1:], ""), strict=False)
-    run = {b.rsplit("/", 1)[-1] for a, b in pairs if a in {"-exec", "-execdir"}}
+    run = {base_name(b) for a, b in pairwise((*args, "")) if a in {"-exec", "-execdir"}}
     return "-delete" in args or bool(run & (_DELETERS | {"truncate", "mv"}))
 
 
 def _finds_ledger(args: tuple[str, ...]) -> bool:
-    pairs = zip(args, (*args[1:], ""), strict=False)
-    return any(
-        a in _NAMED and may_match("state.db", b.lower().rpartition("/")[2]) for a, b in pairs
-    )
+    named = [b.lower().rpartition("/")[2] for a, b in pairwise(args) if a in _NAMED]
+    return any(may_match("state.db", name) for name in named)
 
 
 def _narrowed(args: tuple[str, ...]) -> bool:
     """Return whether a search is for some files only."""
-    pairs = zip(args, (*args[1:], ""), strict=False)
     widened = {"-o", "-or", "-not", "!", ","} & {*args}
-    return not widened and any(a in _NAMED and b.strip("*?[]./+") for a, b in pairs)
+    return not widened and any(a in _NAMED and b.strip("*?[]./+") for a, b in pairwise(args))
 
 
 def find_roots(args: tuple[str, ...]) -> list[str]:
@@ -170,7 +154,7 @@ def _writes_vital(command: ShellCommand, ground: Ground) -> str:
         is_ledger(clean, ground) for path in database for clean in command.where(path)
     ):
         return "it wipes the ledger of Hermes"
-    for clean in (c for path in written_paths(command) for c in command.where(path)):
+    for clean in (c for path in written(command) for c in command.where(path)):
         if is_device(clean):
             return f"it writes to the raw device {clean}"
         if clean == "/proc/sysrq-trigger":

@@ -193,9 +193,7 @@ class _Parser:
                 if following != "\n":
                     parts.append(Lit("\\" + following if keeps else following, quoted=True))
             else:
-                parts += (
-                    [self._backticks(quoted=True)] if char == "`" else self._dollar(quoted=True)
-                )
+                parts += self._special(quoted=True)
         if closer:
             raise ShellSyntaxError(f"{closer} is missing")
         return parts
@@ -371,27 +369,20 @@ class _Parser:
             redirect.word = literal if quoted else parse_text(body, self.depth + 1)
 
     def _heredoc_body(self, delimiter: str, *, strip: bool, joins: bool) -> str:
-        """Read lines up to the delimiter; continued lines are joined before they count."""
+        """Read lines up to the delimiter."""
         lines: list[str] = []
         while self.pos < self.end:
-            line = self._line(joins=joins)
+            end = self.text.find("\n", self.pos)
+            end = self.end if end < 0 else end
+            line = self.text[self.pos : end]
+            self.pos = min(end + 1, self.end)
+            if joins and line.endswith("\\"):
+                raise ShellSyntaxError("a here-document has lines that are joined")
             line = line.lstrip("\t") if strip else line
             if line == delimiter:
                 break
             lines.append(f"{line}\n")
         return "".join(lines)
-
-    def _line(self, *, joins: bool) -> str:
-        pieces: list[str] = []
-        while True:
-            end = self.text.find("\n", self.pos)
-            end = self.end if end < 0 else end
-            piece = self.text[self.pos : end]
-            self.pos = min(end + 1, self.end)
-            odd = (len(piece) - len(piece.rstrip("\\"))) % 2
-            if not (joins and odd and self.pos < self.end):
-                return "".join((*pieces, piece))
-            pieces.append(piece[:-1])
 
     # --- lists and pipelines ---
 

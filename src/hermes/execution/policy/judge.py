@@ -14,7 +14,6 @@ processor time, and no pattern repeats what can match in several ways.
 """
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
@@ -23,7 +22,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
-from hermes.execution.policy import foreign, network, places, rules
+from hermes.execution.policy import reach, rules
 from hermes.execution.policy.code import DELETES, RUNS, language_of
 from hermes.execution.policy.command import (
     NOTHING,
@@ -41,6 +40,7 @@ from hermes.execution.policy.command import (
     opaque,
     pattern,
     readings,
+    real_path,
     unreadable,
     words,
 )
@@ -97,7 +97,6 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
     allowlist: tuple[str, ...] = ()
     user_home: str = "/root"
     hermes_home: str = "/root/.hermes"
-    protected_paths: tuple[str, ...] = ()
 
 
 class Judgement(Struct, frozen=True):
@@ -192,8 +191,10 @@ class CommandPolicy:
         ground = self._ground(cwd)
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
-        for candidate in dict.fromkeys((absolute(path, cwd), _real(path, cwd))):
-            place = place_of(candidate, ground) or places.outside(candidate, ground)
+        # A link in front of `..` counts first.
+        full = path if path.startswith("/") or cwd is None else f"{cwd}/{path}"
+        for candidate in dict.fromkeys((absolute(path, cwd), real_path(full))):
+            place = place_of(candidate, ground) or reach.outside(candidate, ground)
             if place is not None:
                 reason = f"It writes to {place.kind}: {candidate}"
                 if place.kind in _NEVER_WRITTEN:
@@ -211,7 +212,6 @@ class CommandPolicy:
             user_home=settings.user_home.rstrip("/") or "/",
             hermes_home=settings.hermes_home.rstrip("/"),
             cwd=cwd,
-            protected=settings.protected_paths,
             carried=carried,
             longest=self._longest,
         )
@@ -283,16 +283,6 @@ def _visible(text: str) -> str:
     return text if printable else _INVISIBLE.sub("", _ANSI.sub("", text))
 
 
-def _real(path: str, cwd: str | None) -> str:
-    """Return where `path` leads through links; a link before `..` counts first."""
-    full = path if path.startswith("/") or cwd is None else f"{cwd}/{path}"
-    links = full.startswith("/") and "\x00" not in full
-    try:
-        return os.path.realpath(full) if links else absolute(path, cwd)
-    except (OSError, ValueError):
-        return absolute(path, cwd)
-
-
 def _squeeze(text: str) -> str:
     return " ".join(text.split())
 
@@ -348,7 +338,7 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
         reaches = command.name in _LOSING and _reaches(command, exposed)
         losing = [f for f in COMMANDS.check(command) if reaches or f.kind == _PACKED]
         if reaches:
-            losing += (*floor_findings(command, ground), *places.check(command, ground))
+            losing += (*floor_findings(command, ground), *reach.losses(command, ground))
         if rules.is_interpreter(command.name):
             losing += [f for f in rules.check(command, ground) if f.opaque]
         for finding in losing:
@@ -377,12 +367,11 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         if found.exhausted():
             return [*findings, TOO_COMPLICATED]
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
-        for family in (places, foreign, rules, network):
+        for family in (reach, rules):
             own.extend(family.check(command, ground))
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
-    findings += network.check_sourced(found.commands, ground)
     return list(dict.fromkeys(findings))
 
 

@@ -10,6 +10,7 @@ anybody may have put it.
 import os
 import posixpath
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 
 from hermes.execution.policy.code import language_of
@@ -19,7 +20,6 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     base_name,
-    command_start,
     listed,
     may_match,
     opaque,
@@ -27,9 +27,9 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
-from hermes.execution.policy.foreign import is_foreign
-from hermes.execution.policy.nested import SHELLS, NestedText, shell_code
-from hermes.execution.policy.places import changes_files, in_project, written_paths
+from hermes.execution.policy.nested import SHELLS, NestedText
+from hermes.execution.policy.places import is_foreign
+from hermes.execution.policy.roles import changes_files, operands_run, ran, script, written
 from hermes.execution.policy.rules import sed_harmless
 
 MAX_FILE = 65_536
@@ -39,16 +39,13 @@ RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outsid
 RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
 BEHIND_LINK = opaque("it works behind a link that was just made")
 
-_MAKES_NOTHING = words("chmod chown chgrp touch mkdir rm unlink rmdir")
 _FETCHERS = listed("fetchers")
 _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
-_CODE_TOOLS = listed("code-tools")
-_RUNS_FILES = listed("runs-files")
+_RUN_CODE = listed("code-tools") | {"docker", "podman"}
 _BRINGERS = listed("bringers")
 _BRINGS = listed("brings")
 _REPOSITORIES = words("git hg svn")
 _FETCHING = words("clone co export")
-_RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _CODE = pattern("code-files")
 _DATA = pattern("data-files")
 _HARM = pattern("harm-in-code")
@@ -60,87 +57,75 @@ class MadeFiles:
     def __init__(self, ground: Ground) -> None:
         self.files: dict[str, str | None] = {}
         """What the script makes, with its text if that is written there."""
+        self.fetched = {path for path, fetched in ground.carried.files.items() if fetched}
+        """What came from elsewhere; a tool may find code among it by itself."""
         self._ground = ground
-        self._marked: set[str] = set()
-        """What it makes executable."""
+        self._on_disk = {*ground.carried.files}
+        """What earlier calls have made, and what the script makes executable."""
         self._links: set[str] = set()
         self._arrived = False
         """Whether files may have come from elsewhere that nobody has seen."""
-        self.fetched = {path for path, fetched in ground.carried.files.items() if fetched}
-        """What came from elsewhere; a tool may find code among it by itself."""
-        self._acts = any(p[-2:] == "**" or self._may_run(p) for p in self.fetched)
+        self._acts = any(map(_may_run, self.fetched))
         """Whether code was fetched, or written that may run or delete something."""
-        self._written: list[str] = []
-        self._floor: bool | None = None
+        self._wrote_floor = False
 
     def remember(self, command: ShellCommand, text: str | None) -> None:
         """Note what a command makes; `text` is what it writes there, if that is known."""
-        if command.name == "chmod":
-            self._marked |= {absolute(p, command.cwd) for p in command.operands()[1:]}
-        if command.name in _MAKES_NOTHING:
+        name, operands = command.name, command.operands()
+        if name in {"chmod", "touch"}:
+            self._on_disk |= {absolute(p, command.cwd) for p in operands}
             return
-        brings = command.name in _BRINGERS and bool(_BRINGS & {*command.operands()[:3]})
-        brought = brings and command.name not in _REPOSITORIES
-        paths = [*written_paths(command), *(command.operands()[-1:] if brought else ())]
+        brings = name in _BRINGERS and bool(_BRINGS & {*operands[:3]})
+        brought = brings and name not in _REPOSITORIES
+        paths = [*written(command), *(operands[-1:] if brought else ())]
         made = {absolute(p, cwd) for p in paths for cwd in command.cwds}
-        code = any(map(_CODE.search, made))
-        if command.writes or command.name == "tee":
+        unpacked = {absolute(f"{folder}/*", command.cwd) for folder in _unpacks(command)}
+        if command.writes or name == "tee":
             printers = (command, *command.feed.upstream)
             texts = [" ".join((*c.args, c.feed.text or "")) for c in printers]
-            self._written += texts
-            self._floor = None
-            self._acts = self._acts or (code and any(map(_HARM.search, texts)))
-        self.files |= {path: text if path not in self.files else None for path in made}
-        unpacked = {absolute(f"{folder}/*", command.cwd) for folder in _unpacks(command)}
-        self.files |= dict.fromkeys(unpacked)
-        if command.name in {"ln", "link"} or (
-            command.name == "cp" and command.letters() & set("sl")
-        ):
+            homes = self._ground.user_homes
+            self._wrote_floor = self._wrote_floor or any(mentions_floor(t, homes) for t in texts)
+            harm = any(map(_CODE.search, made)) and any(map(_HARM.search, texts))
+            self._acts = self._acts or harm
+        if name in {"ln", "link"} or (name == "cp" and command.letters() & set("sl")):
             self._links |= made
-        sources = (command, *command.feed.upstream, *command.inner)
-        fetches = {c.name for c in sources} & _FETCHERS
-        unpacks = bool(unpacked) and command.name not in _REPOSITORIES
-        comes = bool(fetches) or brought or self._comes_from_fetched(command)
-        patches = command.name == "patch" or (command.name == "git" and "apply" in command.args)
+        sources = {c.name for c in (command, *command.feed.upstream, *command.inner)}
+        comes = bool(sources & _FETCHERS) or brought or self._comes_from_fetched(command)
+        unpacks = bool(unpacked) and name not in _REPOSITORIES
+        taken = [*operands, *command.reads] if unpacks or name in {"patch", "git"} else []
+        comes = comes or any(is_foreign(p, command, self._ground) for p in taken)
+        patches = name == "patch" or (name == "git" and bool({"apply", "am"} & {*operands}))
         whole = brought or unpacks or patches or bool(command.letters() & {"r", "R", "a"})
+        self.fetched |= unpacked
         if comes or (unpacks and self._arrived):
-            self.fetched |= {f"{p}/**" for p in made} if whole else made
             self.fetched |= {f"{p}*" for p in unpacked}
-            self._acts = self._acts or whole or any(map(self._may_run, made))
-        else:
-            self.fetched |= unpacked
-        self._arrived = self._arrived or brings or command.name in _ARRIVALS
-
-    def _may_run(self, path: str) -> bool:
-        """Return whether a tool may find a file that was fetched: all but data of the project."""
-        if path.endswith("/*"):
-            return False  # what is in such a folder is looked at where it is used
-        inside = in_project(path, self._ground) or self._ground.project is None
-        return bool(_CODE.search(path)) or (inside and not _DATA.search(path))
+            self.fetched |= {f"{p}/**" for p in made} if whole else made
+            self._acts = self._acts or whole or any(map(_may_run, made))
+        self.files |= {path: text if path not in self.files else None for path in made}
+        self.files |= dict.fromkeys(unpacked)
+        self._arrived = self._arrived or brings or name in _ARRIVALS
 
     def _comes_from_fetched(self, command: ShellCommand) -> bool:
         """Return whether a command copies, moves or unpacks something that was fetched."""
         named = [*command.operands(), *command.reads, *command.values_of("-i", "if=")]
         places = [absolute(o, cwd) for o in named for cwd in command.cwds]
-        return bool(self.fetched) and any(
-            _is_made(path, self.fetched) for place in places for path in (place, f"{place}/.")
-        )
+        return any(_is_made(p, self.fetched) for place in places for p in (place, f"{place}/."))
 
     def check(self, command: ShellCommand, *, first: bool) -> Iterator[Finding]:
         """Yield findings for a command that runs or works behind what was made."""
-        ran = [*_runs(command), *_operands_run(command)]
+        runs = [*ran(command), *operands_run(command)]
         if self._ground.project is not None:
-            ran = [path if path[:1] in {"/", "~", "."} else f"./{path}" for path in ran if path]
-        foreign = [path for path in ran if is_foreign(path, command, self._ground)]
-        known = (*self.files, *self._ground.carried.files)
-        if not all(_is_made(absolute(p, command.cwd), known) for p in foreign):
+            runs = [p if p[:1] in {"/", "~", "."} else f"./{p}" for p in runs if p]
+        foreign = [absolute(p, command.cwd) for p in runs if is_foreign(p, command, self._ground)]
+        known = (*self.files, *self._on_disk)
+        if not all(_is_made(path, known) for path in foreign):
             yield RUNS_FOREIGN
         if self._behind_link(command):
             yield BEHIND_LINK
         if command.name != "tee" and (known or self._arrived):
             if self._works_on_fetched(command):
                 yield RUNS_FETCHED
-            if changes_files(command) and self._wrote_floor():
+            if changes_files(command) and (self._wrote_floor or self._disk_has_floor):
                 yield WROTE_FLOOR
         if any(text is None for _, text in self._texts(command, first=first)):
             yield RUNS_MADE
@@ -155,16 +140,13 @@ class MadeFiles:
         """Yield languages and texts; none where nobody knows the text."""
         shell = command.name in SHELLS or command.name in {"source", "."}
         unseen = self._arrived or (shell and not first)
-        carried = self._ground.carried.files
-        if command.name == "tee" or not (self.files or carried or unseen or self._marked):
-            return
-        ran = [absolute(path, cwd) for path in _runs(command) for cwd in command.cwds]
+        runs = [absolute(path, cwd) for path in ran(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in _modules(command) for cwd in command.cwds]
-        for clean in (*ran, *found):
+        for clean in (*runs, *found):
             new = _is_made(clean, self.files) or (
-                unseen and clean in ran and _not_yet(clean, command.cwd)
+                unseen and clean in runs and _not_yet(clean, command.cwd)
             )
-            if not (new or _is_made(clean, carried) or clean in self._marked):
+            if not (new or _is_made(clean, self._on_disk)):
                 continue
             text = self.files.get(clean) if new else _read(clean)
             if command.name in {"sed", "gsed"}:
@@ -176,20 +158,19 @@ class MadeFiles:
         """Return whether a command works behind a link that the script itself has made."""
         if command.name == "ln" or not (self._links or self._arrived):
             return False
-        written = set(written_paths(command))
+        targets = set(written(command))
         named = command.operands() if changes_files(command) or self._links else ()
-        for path in {*written, *named, *_runs(command)}:
+        for path in {*targets, *named, *ran(command)}:
             place = absolute(path, command.cwd)
             linked = any(f"{place}/".startswith(f"{link}/") for link in self._links)
             below = posixpath.dirname(place)
-            if linked or (self._arrived and path in written and _not_yet(below, command.cwd)):
+            if linked or (self._arrived and path in targets and _not_yet(below, command.cwd)):
                 return True
         return False
 
     def _works_on_fetched(self, command: ShellCommand) -> bool:
         """Return whether a program that runs code works in a folder that this session fetched."""
-        runs = command.name in _CODE_TOOLS | {"docker", "podman"} or language_of(command.name)
-        if self._acts and runs:
+        if self._acts and (command.name in _RUN_CODE or language_of(command.name)):
             return True
         runs_code = changes_files(command) or command.name == "cmake"
         if not runs_code or command.name in {"git", "cd", "ln"}:
@@ -198,56 +179,33 @@ class MadeFiles:
             return True
         options = command.values_of("-C", "-S", "--prefix", "--manifest-path")
         places = [absolute(p, command.cwd) for p in (*command.operands(), *options, ".")]
-        folders = [f[:-1] for f in (*self.files, *self._ground.carried.files) if f[-2:] == "/*"]
+        folders = [f[:-1] for f in (*self.files, *self._on_disk) if f[-2:] == "/*"]
         root = f"{self._ground.project}/"
         return any(f"{p}/".startswith(f) for p in places for f in folders if f != root)
 
-    def _wrote_floor(self) -> bool:
-        """Return whether a file that this session has written mentions what is never run."""
-        if self._floor is None:
-            texts = [*self._written]
-            for path in reversed(self._ground.carried.files):
-                if sum(map(len, texts)) > 2 * MAX_FILE:
-                    break
-                texts.append("" if "*" in path else _read(path) or "")
-            self._floor = any(mentions_floor(text, self._ground.user_homes) for text in texts)
-        return self._floor
+    @cached_property
+    def _disk_has_floor(self) -> bool:
+        """Whether a file that an earlier call has written mentions what is never run."""
+        texts: list[str] = []
+        for path in reversed(self._ground.carried.files):
+            if sum(map(len, texts)) <= 2 * MAX_FILE and "*" not in path:
+                texts.append(_read(path) or "")
+        return any(mentions_floor(text, self._ground.user_homes) for text in texts)
 
 
-def _runs(command: ShellCommand) -> Iterator[str]:
-    """Yield the files that `command` runs: itself, the script of an interpreter, its input."""
-    if "/" in command.path:
-        yield command.path
-    if command.args[:1] in {("--check",), ("-n",)}:
-        return  # of node and shells: it reads, and runs nothing
-    if command.name in _RULED:
-        yield from command.values_of("-f", "--file", "--makefile")
-        yield from command.reads if "sql" in command.name else ()
-    elif command.name in SHELLS or command.name in {"source", "."} or language_of(command.name):
-        yield from command.reads
-        if shell_code(command) is None and "-m" not in command.args:
-            yield from _script(command)
-
-
-def _operands_run(command: ShellCommand) -> Iterator[str]:
-    """Yield the files of a program that runs all of its operands."""
-    if command.name in _RUNS_FILES:
-        pairs = zip(("", *command.args), command.args, strict=False)
-        yield from (a for before, a in pairs if "/" in a and "-" not in (before[:1], a[:1]))
+def _may_run(path: str) -> bool:
+    """Return whether a tool may find a file that was fetched: all but data."""
+    # What is in a folder is looked at where it is used.
+    return path[-2:] != "/*" and (bool(_CODE.search(path)) or not _DATA.search(path))
 
 
 def _modules(command: ShellCommand) -> Iterator[str]:
     """Yield the files that an interpreter may find by the name of a module or a folder."""
     if language_of(command.name) in {"python", "node"}:
-        for script in _script(command):
-            module = script.replace(".", "/") if "-m" in command.args else script.rstrip("./")
+        for name in script(command):
+            module = name.replace(".", "/") if "-m" in command.args else name.rstrip("./")
             yield from (f"{module}{end}" for end in (".py", "/__main__.py", ".js", "/index.js"))
-            yield f"{script.partition('.')[0]}.py"
-
-
-def _script(command: ShellCommand) -> tuple[str, ...]:
-    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
-    return command.args[start : start + 1] if start is not None else ()
+            yield f"{name.partition('.')[0]}.py"
 
 
 def _unpacks(command: ShellCommand) -> Iterator[str]:

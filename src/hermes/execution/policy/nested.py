@@ -136,8 +136,10 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
         return
     via = "container" if command.name in {"chroot", "proot"} else command.name
     yield NestedCommand(command.args[start:], via)
-    if any(a.startswith("-") for a in command.args[:start]):
-        yield from _rediscovered(command.args[start + 1 :], via)
+    # An option in front of it may take a value that nobody expected.
+    later = [i for i in range(start + 1, len(command.args)) if command.args[i] in _WORTH_FINDING]
+    if later and any(a.startswith("-") for a in command.args[:start]):
+        yield NestedCommand(command.args[later[0] :], via)
 
 
 _WORTH_FINDING = SHELLS | listed("worth-finding")
@@ -159,13 +161,6 @@ def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
             return
 
 
-def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:
-    """Yield the command that stands behind an option that was not expected to take a value."""
-    found = next((i for i, arg in enumerate(args) if arg in _WORTH_FINDING), None)
-    if found is not None:
-        yield NestedCommand(args[found:], via)
-
-
 def _runner(command: ShellCommand) -> Iterator[Nested]:
     for verb in _RUNNERS[command.name].split():
         if verb in command.args[:3]:
@@ -173,7 +168,6 @@ def _runner(command: ShellCommand) -> Iterator[Nested]:
             start = command_start(rest, _RUNNER_VALUES, 2 if command.name == "ip" else 0)
             if start is not None:
                 yield NestedCommand(rest[start:], command.name)
-            yield from _rediscovered(rest, command.name)
 
 
 def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
@@ -265,20 +259,13 @@ _DOCKER_VALUES = TABLES["words"]["docker-values"]
 
 
 def _docker(command: ShellCommand) -> Iterator[Nested]:
-    verb, rest = "", command.args
-    composed = "compose" in command.name or command.operands()[:1] == ["compose"]
-    for _ in range(2):
-        start = command_start(rest, _DOCKER_VALUES)
-        if start is None:
+    reaches = ("-v", "--volume", "--mount", "--privileged", "compose")
+    mounted = any(a.startswith(reaches) for a in (*command.args, command.name[-7:]))
+    for index, verb in enumerate(command.args):
+        start = command_start(command.args[index + 1 :], _DOCKER_VALUES, 1)
+        if start is not None and (verb == "exec" or (verb == "run" and mounted)):
+            yield NestedCommand(command.args[index + 1 + start :], "container")
             return
-        verb, rest = rest[start], rest[start + 1 :]
-        if verb not in {"compose", "container"}:
-            break
-    mounted = any(a.startswith(("-v", "--volume", "--mount", "--privileged")) for a in rest)
-    if verb == "exec" or (verb == "run" and (mounted or composed)):
-        start = command_start(rest, _DOCKER_VALUES, 1)
-        if start is not None:
-            yield NestedCommand(rest[start:], "container")
 
 
 def _after_dashes(command: ShellCommand) -> Iterator[Nested]:

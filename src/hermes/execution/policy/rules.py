@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -51,8 +52,8 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
-from hermes.execution.policy.foreign import is_foreign
 from hermes.execution.policy.nested import SHELLS, assignments, shell_code
+from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.syntax import COMPUTED
 
 
@@ -103,17 +104,14 @@ class RuleTable:
                     else:
                         hides = rule.reason[0] == "?"
                         yield Finding(rule.reason.lstrip("?"), kind, opaque=hides)
-                elif rule.verbs and _may_be_options(rest):
+                elif rule.verbs and _may_be_options(rest, UNKNOWN + COMPUTED):
                     yield Finding(f"the options of {name} {verb} are computed")
 
 
-def _may_be_options(args: tuple[str, ...]) -> bool:
+def _may_be_options(args: tuple[str, ...], marks: str) -> bool:
     """Return whether a word that is not known, and is no option's value, may become an option."""
-    values = ("", *args)
-    return any(
-        a[:1] in {UNKNOWN, COMPUTED} and before[:1] != "-"
-        for before, a in zip(values, args, strict=False)
-    )
+    pairs = pairwise(("", *args))
+    return any(a and a[0] in marks and before[:1] != "-" for before, a in pairs)
 
 
 def _parse(row: str) -> tuple[list[str], _Rule]:
@@ -167,8 +165,7 @@ COMMANDS = RuleTable((files("hermes.execution.policy") / "commands.txt").read_te
 
 _STDINS = [[name] for name in STDIN_FILES]
 _FETCHERS = listed("fetchers")
-_DECODERS = listed("decoders")
-_SOURCES = _FETCHERS | _DECODERS
+_SOURCES = _FETCHERS | listed("decoders")
 _HOOKS = listed("hooks")
 _TEXT_TOOLS = listed("text-tools")
 _DESTROYS = pattern("destroys")
@@ -225,10 +222,7 @@ def _given_options(command: ShellCommand) -> bool:
     source = command.feed.upstream[-1:] if "xargs" in command.via else command.inner
     listed_files = bool(source) and {c.name for c in source} <= _FILE_LISTERS
     listed_files = listed_files or "find" in command.via or "-m" in command.args
-    return not listed_files and any(
-        a[:1] == COMPUTED and before[:1] != "-"
-        for before, a in zip(("", *command.args), command.args, strict=False)
-    )
+    return not listed_files and _may_be_options(command.args, COMPUTED)
 
 
 def _interpreter(command: ShellCommand) -> Iterator[Finding]:
@@ -269,7 +263,7 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
                     f"{command.name} {word}",
                 )
     known = _harmless_verbs(command.name)
-    if known is None or _only_told(command):
+    if known is None:
         return
     for found, _ in readings(command.name, command.args):
         operands = [o for o in found if o[:1] != "+"] or found
@@ -278,14 +272,6 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
             yield Finding(
                 f"`{command.name} {verb}` is not known to be harmless", f"{command.name} {verb}"
             )
-
-
-def _only_told(command: ShellCommand) -> bool:
-    """Return whether a command only tells how it is used, or what it would do."""
-    dry = [a for a in command.args if a.startswith("--dry")]
-    tried = command.name in {"kubectl", "oc"} and dry == ["--dry-run=client"]
-    helped = command.args[-1:] == ("--help",) and command.name != "redis-cli"
-    return "--" not in command.args and (tried or helped)
 
 
 @cache
@@ -309,19 +295,12 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
     endless = name == "yes" and (command.writes or "$(" in command.via)
     if endless or (_ENDLESS & {*command.reads} and name != "head"):
         yield Finding("it never ends", "endless")
-    if name in {"at", "batch", "crontab"} and command.feed.kind is not Input.NONE:
-        yield Finding("it schedules commands", name)
-    elif name == "make" and command.piped and re.search(r"-f\s*(?:-|/dev/)", command.line):
-        yield opaque("it runs a makefile from a pipe", "| make")
-    elif name in {"xargs", "parallel"} and command.piped and command.feed.text is None:
-        if any(a.rsplit("/", 1)[-1] in SHELLS for a in command.operands()):
-            yield _unseen(command.feed.upstream, "shell")
-    elif name in {"sed", "gsed"} and _sed_acts(command):
+    if name in {"sed", "gsed"} and _sed_acts(command):
         yield opaque("sed may run a command, or read or write another file", "sed e")
     if command.feed.kind is not Input.NONE:
         yield from _prompt(command)
-    if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
-        yield _unseen(command.inner, name)
+    if name in _SCRIPTED and re.search(r"-f\s*(?:-(?:\s|$)|/dev/)|/dev/fd/63", command.line):
+        yield _unseen(command.inner or command.feed.upstream, name)
 
 
 def _prompt(command: ShellCommand) -> Iterator[Finding]:
@@ -335,12 +314,8 @@ def _prompt(command: ShellCommand) -> Iterator[Finding]:
 
 
 def _unseen(sources: tuple[ShellCommand, ...], runner: str) -> Finding:
-    names = {c.name for c in sources}
-    if names & _FETCHERS:
+    if _FETCHERS & {c.name for c in sources}:
         return opaque("it runs code straight from the network", "curl | sh")
-    decoders = sorted(names & _DECODERS)
-    if decoders:
-        return opaque(f"it decodes and runs hidden code ({decoders[0]})")
     return opaque(f"the {runner} runs code that nobody can see beforehand")
 
 
@@ -432,7 +407,6 @@ _GIVEN_TEXT = re.compile(r"EDITOR|VISUAL|PAGER|BROWSER|ASKPASS|^GIT_|SSH|DIFF|HO
 """Variables whose program is given text of others: no interpreter may stand there."""
 _OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
 _PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
-_TOOLS = re.compile(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$")
 _GIT_HARMLESS = pattern("git-settings")
 _GIT_RUNS = re.compile(r"(?i)core\.(?:pager|editor|sshcommand)$|pager\.|sequence\.editor$")
 _OUTPUTS = pattern("output-variables")
@@ -446,12 +420,8 @@ def _variables(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for variables and git settings that change what other commands do."""
     for name, value in assignments(command):
         if name == "PATH":
-            if not all(_usual(e, command, ground) for e in value.split(":")):
+            if not all(_usual(e, command) for e in value.split(":")):
                 yield opaque("PATH would find programs in a writable place", "PATH=")
-        elif (name == "HISTFILE" and value in {"", "/dev/null"}) or (
-            name in {"HISTSIZE", "HISTFILESIZE"} and value == "0"
-        ):
-            yield Finding("it turns the shell history off", "HISTFILE=")
         elif changes_programs(name) and not _harmless(name, value):
             yield opaque(f"`{name}` changes what other programs run", f"{name}=")
         elif command.name != ":" and not _OUTPUTS.match(name):
@@ -485,9 +455,7 @@ def _git_config(rest: tuple[str, ...]) -> bool:
         return False
     key, value = operands
     plain = re.match(r"alias\.[\w-]+$", key) and re.match(r"[a-z][a-z-]*(?: -[\w=:-]+)*$", value)
-    return bool(plain) or (
-        _GIT_HARMLESS.match(key) is not None and "templatedir" not in key.lower()
-    )
+    return bool(plain) or _GIT_HARMLESS.match(key) is not None
 
 
 def _harmless(name: str, value: str) -> bool:
@@ -505,18 +473,15 @@ def _runs_nothing(value: str) -> bool:
     return program in _USUAL_PROGRAMS and plain and "ommand" not in value
 
 
-def _usual(element: str, command: ShellCommand, ground: Ground) -> bool:
+def _usual(element: str, command: ShellCommand) -> bool:
     """Return whether an element of PATH is a place where programs are meant to be."""
     if is_unknown(element):
-        # `$PATH` itself, or a directory that a variable names.
-        named = is_unknown(element[:1]) and COMPUTED not in element
-        return len(element) == 1 or (named and "/bin" in element)
-    if _TOOLS.search(element):
+        return len(element) == 1  # `$PATH` itself
+    if re.search(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$", element):
         return True
     if any(cwd and element.startswith(f"{cwd}/") for cwd in command.cwds):
         return False
-    home = any(element.startswith(f"{h}/") for h in ground.user_homes)
-    return home or _PATH_ELEMENT.match(element) is not None
+    return _PATH_ELEMENT.match(element) is not None
 
 
 # --- SQL ---
@@ -530,7 +495,6 @@ _SQL_STRING = re.compile(r"'[^']*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def _sql(command: ShellCommand) -> Iterator[Finding]:
-    upstream = command.feed.upstream
     texts = [a for a in command.args if _SQL_TEXT.search(a) and a[:1] != "-"]
     if command.name in {"sqlite3", "sqlite", "duckdb"}:
         texts += command.operands()[1:]
@@ -543,6 +507,5 @@ def _sql(command: ShellCommand) -> Iterator[Finding]:
             yield opaque("the query runs a program, or reads or writes files", "sql program")
         elif not all(_SQL_HARMLESS.match(statement) for statement in bare.split(";")):
             yield Finding("the query is not known to be harmless", "sql")
-    plain = upstream and upstream[-1].name in {"cat", "gunzip", "zcat", "pg_dump"}
-    if command.piped and command.feed.text is None and not plain:
+    if command.piped and command.feed.text is None:
         yield Finding("what the database would run is computed", f"| {command.name}")

@@ -9,6 +9,7 @@ assigned further down.
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from time import thread_time
 
@@ -22,13 +23,13 @@ from hermes.execution.policy.command import (
     Finding,
     Ground,
     Input,
-    Paths,
     ShellCommand,
     TooLong,
     base_name,
     listed,
     opaque,
     unreadable,
+    where,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, Variables, is_unknown
 from hermes.execution.policy.floor import (
@@ -47,8 +48,8 @@ from hermes.execution.policy.nested import (
     NestedText,
     nested,
 )
-from hermes.execution.policy.network import READS_SECRET, is_store
 from hermes.execution.policy.places import join
+from hermes.execution.policy.reach import READS_SECRET, is_store
 from hermes.execution.policy.rules import changes_programs, is_interpreter
 from hermes.execution.policy.syntax import COMPUTED
 
@@ -69,10 +70,11 @@ MAX_ROUNDS = 12
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
-_NUMERIC = frozenset({"nproc", "wc -l", "wc -c", "wc -w", "wc", "id -u", "id -g"})
+_NUMERIC = re.compile(
+    r"nproc|wc(?: -[lcw])?|id -[ug]|git rev-(?:parse (?:--short(?:=\d+)? )?HEAD|list --count HEAD)"
+)
 """Commands that print a number, unless an argument says otherwise."""
 _DATE = re.compile(r"\+(?:%[YymdHMSsjFTN][_:.-]?)+|-u|-d|(?!-)[\w :-]+")
-_COMMIT = re.compile(r"rev-parse (?:--short(?:=\d+)? )?HEAD|rev-list --count HEAD")
 _READERS = frozenset({"read", "mapfile", "readarray"})
 _ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
 _NAMED_BY_TEXT = frozenset({"test", "[", "let", *_ASSIGNERS})
@@ -129,12 +131,10 @@ class Walk:
         self.made = MadeFiles(ground)
         self.exported: set[str] = set()
         self.exports_all = False
-        self._files_found: set[str] = set()
-        """Variables of loops over what globs find."""
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
-        self._paths = Paths()
+        self._look_up = cache(where)
         self._via: tuple[str, ...] = ()
         self._running: dict[str, syntax.Script] = {}
         self._input = Feed()
@@ -260,8 +260,6 @@ class Walk:
         if len(fields) > MAX_ROUNDS or not fields:
             self._taken.add(name)
         self._assigned = True
-        if any(c in field for field in fields for c in "*?["):
-            self._files_found.add(name)
         for field in [COMPUTED] if name in self._taken else fields:
             self._set(name, field)
             values[name] = field
@@ -280,7 +278,7 @@ class Walk:
             path=path,
             name=base_name(path),
             cwds=self._cwds,
-            paths=self._paths,
+            look_up=self._look_up,
             via=self._via,
             **fields,  # type: ignore[arg-type]
         )
@@ -365,10 +363,10 @@ class Walk:
         self.variables.branch = branch
 
     def _files_as_code(self, words: tuple[syntax.Word, ...], argv: list[str]) -> None:
-        """Note whether the names of files that a loop finds are put into code."""
+        """Note whether the names of files that a glob finds are put into code."""
         code = argv[0] == "eval" or any(a[:1] == "-" and a[-1:] in "ceE" for a in argv)
-        parts = [part for word in words for part in word.parts if isinstance(part, syntax.Param)]
-        if code and {part.name for part in parts} & self._files_found:
+        names = [p.name for word in words for p in word.parts if isinstance(p, syntax.Param)]
+        if code and any(c in (self.variables.get(name) or "") for name in names for c in "*?["):
             self.findings.append(opaque("the name of a file would be run as code"))
 
     def _assign(self, name: str, value: str) -> None:
@@ -434,31 +432,28 @@ class Walk:
     def _subscripts(self, command: ShellCommand) -> None:
         """Note names of variables that a builtin is given as text: it runs what they hold."""
         name, args = command.name, command.args
-        if name not in _NAMED_BY_TEXT:
+        if name not in _NAMED_BY_TEXT or (name == "printf" and args[:1] != ("-v",)):
             return
+        for arg in args if name == "let" else ():
+            self.variables.arithmetic(arg)
         names = [b for a, b in pairwise(args) if a == "-v"]
-        if name in {"let", *SETTERS, *_READERS, "unset"}:
+        if name not in {"test", "[", "printf", "wait", "getopts"}:
             names = [a.partition("=")[0] for a in args if a[:1] != "-"]
-        if name == "let":
-            for arg in args:
-                self.variables.arithmetic(arg)
-        named = args if name != "printf" or args[:1] == ("-v",) else ()
-        written = any("[" in a and re.search(r"[$`]", a) for a in named)
+        written = any("[" in a and re.search(r"[$`]", a) for a in args)
         if written or any(COMPUTED in n or is_unknown(n[:1]) for n in names):
             self.findings.append(opaque(f"`{name}` would evaluate a subscript"))
 
     def _builtin_assigns(self, command: ShellCommand) -> None:
         name, args = command.name, command.args
         if name in SETTERS:
-            exports = name == "export" or "x" in command.letters()
             if name != "export" and command.letters() & set("nilucI"):
                 self.findings.append(opaque(f"`{name}` gives a variable another meaning"))
-            for variable, equals, value in (arg.partition("=") for arg in args):
+            given = [arg.partition("=") for arg in args]
+            for variable, equals, value in given:
                 if equals:
                     self._assign(variable, value)
-                if exports:
-                    self.exported.add(variable)
-            self.exported |= {variable for variable, _ in command.assigns if exports}
+            if name == "export" or "x" in command.letters():
+                self.exported |= {v for v, *_ in (*given, *command.assigns)}
         elif name != "printf":
             for variable in command.operands() or ["REPLY", "MAPFILE"]:
                 self._set(variable, COMPUTED)
@@ -530,11 +525,8 @@ def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tupl
 
 def _prints_number(command: ShellCommand) -> bool:
     """Return whether a command prints a number, or the name of a commit."""
-    if command.name == "date":
-        return all(map(_DATE.fullmatch, command.args))
-    if command.name == "git":
-        return _COMMIT.fullmatch(command.line) is not None
-    return f"{command.name} {command.line}".strip() in _NUMERIC
+    dated = command.name == "date" and all(map(_DATE.fullmatch, command.args))
+    return dated or _NUMERIC.fullmatch(f"{command.name} {command.line}".strip()) is not None
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
