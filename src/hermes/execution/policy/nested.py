@@ -280,11 +280,21 @@ def _script(command: ShellCommand) -> Iterator[Nested]:
         option = re.match(r"-[A-Zabdefghi-lnopq-vx-z]*m(.*)$", arg)
         rest = command.args[index + 1 :]
         if option is not None:
-            yield NestedCommand((option[1], *rest) if option[1] else rest, command.name)
+            module = (option[1], *rest) if option[1] else rest
+            yield NestedCommand(module, command.name)
+            yield from _profiled(command, module)
         elif base_name(arg) in TABLES["verbs"]:
             yield NestedCommand((base_name(arg), *rest), command.name)
         if option is not None or arg[:1] != "-" or "c" in arg:
             return
+
+
+def _profiled(command: ShellCommand, module: tuple[str, ...]) -> Iterator[Nested]:
+    """Yield the program that a profiler of Python runs."""
+    start = command_start(module[1:], "-s -o --sort --outfile", assigns=False)
+    if module[:1] in {("cProfile",), ("profile",)} and start is not None:
+        named = ["-m"] if "-m" in module[: start + 1] else []
+        yield NestedCommand((command.path, *named, *module[start + 1 :]), command.name)
 
 
 _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {

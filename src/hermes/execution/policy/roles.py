@@ -154,6 +154,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "address": _address,
     "patched": _patched,
     "preprocessed": lambda c: c.values_of("-o") if "-E" in c.args else (),
+    "key": lambda c: c.values_of("-f") if c.args[:1] not in {("-l",), ("-lf",)} else (),
 }
 
 
