@@ -136,10 +136,8 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
         return
     via = "container" if command.name in {"chroot", "proot"} else command.name
     yield NestedCommand(command.args[start:], via)
-    # An option in front of it may take a value that nobody expected.
-    later = [i for i in range(start + 1, len(command.args)) if command.args[i] in _WORTH_FINDING]
-    if later and any(a.startswith("-") for a in command.args[:start]):
-        yield NestedCommand(command.args[later[0] :], via)
+    if any(a.startswith("-") for a in command.args[:start]):
+        yield from _rediscovered(command.args[start + 1 :], via)
 
 
 _WORTH_FINDING = SHELLS | listed("worth-finding")
@@ -161,6 +159,12 @@ def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
             return
 
 
+def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:
+    """Yield the command that stands behind an option that was not expected to take a value."""
+    found = [i for i, arg in enumerate(args) if arg in _WORTH_FINDING][:1]
+    yield from (NestedCommand(args[i:], via) for i in found)
+
+
 def _runner(command: ShellCommand) -> Iterator[Nested]:
     for verb in _RUNNERS[command.name].split():
         if verb in command.args[:3]:
@@ -168,6 +172,7 @@ def _runner(command: ShellCommand) -> Iterator[Nested]:
             start = command_start(rest, _RUNNER_VALUES, 2 if command.name == "ip" else 0)
             if start is not None:
                 yield NestedCommand(rest[start:], command.name)
+            yield from _rediscovered(rest, command.name)
 
 
 def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
@@ -265,7 +270,6 @@ def _docker(command: ShellCommand) -> Iterator[Nested]:
         start = command_start(command.args[index + 1 :], _DOCKER_VALUES, 1)
         if start is not None and (verb == "exec" or (verb == "run" and mounted)):
             yield NestedCommand(command.args[index + 1 + start :], "container")
-            return
 
 
 def _after_dashes(command: ShellCommand) -> Iterator[Nested]:

@@ -110,7 +110,7 @@ def zone_of(clean: str, ground: Ground) -> Zone:
 def is_foreign(path: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a word names a place where anybody may have put something."""
     names = path.startswith(("/", "~", ".")) or "/../" in path
-    places = command.where(path) if names and not command.remote else ()
+    places = command.where(path) if names else ()
     return any(zone_of(clean, ground) in {Zone.TEMPORARY, Zone.ELSEWHERE} for clean in places)
 
 
@@ -215,8 +215,9 @@ def is_secret(clean: str, ground: Ground) -> bool:
     """Return whether nobody may show a path unasked: what holds secrets, or is private."""
     if _PUBLIC.search(clean):
         return False
-    private = any(
-        clean.startswith(f"{h}/") and not _HOME_PUBLIC.match(clean[len(h) + 1 :])
-        for h in ground.user_homes
-    )
-    return private or keeps_secrets(clean, ground)
+    for home in ground.user_homes:
+        parts, depth = clean.split("/"), home.count("/") + 1
+        above, inner = "/".join(parts[:depth]), "/".join(parts[depth:])
+        if inner and (above == home or may_match(home, above)) and not _HOME_PUBLIC.match(inner):
+            return True
+    return keeps_secrets(clean, ground)

@@ -12,7 +12,6 @@
 import os
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from hermes.execution.policy import places, roles
 from hermes.execution.policy.code import language_of
@@ -37,7 +36,6 @@ READS_SECRET = Finding("it reads a file with secrets", "read secrets")
 _NEVER_MENTIONED = frozenset(
     PlaceKind[name] for name in ("SHELL", "SSH", "SCHEDULE", "DEVICE", "LEDGER", "OUTSIDE")
 )
-_LIGHT = frozenset({"touch", "mkdir", "git"})
 _MAKERS = frozenset({"touch", "mkdir"})
 _DELETERS = frozenset({"rm", "unlink", "rmdir"})
 _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
@@ -135,8 +133,6 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             place = places.place_of(clean, ground) or _outside(path, clean, command, ground)
             if place is None or clean in seen:
                 continue
-            if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
-                continue
             seen.add(clean)
             yield Finding(
                 f"it writes to {place.kind}: {clean}",
@@ -155,7 +151,7 @@ def _odd_target(path: str, command: ShellCommand, ground: Ground) -> Iterator[Fi
     if path in command.writes and any(c in path for c in "*?["):
         yield Finding("it overwrites several files", "write several")
     lost = _is_lost(command, ground) and path[:1] not in {"/", "~"}
-    if lost or (command.name not in _LIGHT and _nowhere(path, command)):
+    if lost or _nowhere(path, command):
         yield opaque("where it writes is computed", "write computed")
     if path.startswith("/dev/") and not places.is_device(path) and not places.TEMPORARY.match(path):
         yield Finding(f"it writes to {path}", "write device file")
@@ -288,12 +284,11 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     path = _KEY.sub("", text)
     if not path or "://" in path or (" " in path and path[0] not in "/~."):
         return False
-    # A glob finds the hidden files of the directory if it begins like them.
-    folder, _, name = path.rpartition("/")
-    finds = name[:1] == "." and folder in {"", ".", *command.cwds}
-    return (finds and any(may_match(hidden, name) for hidden in (".env", ".netrc"))) or any(
-        places.is_secret(clean, ground) for clean in command.where(path)
-    )
+    cleans = [c.rpartition("/") for c in command.where(path)]
+    # A glob finds hidden files if it begins like them; a script of sed may look like one.
+    names = [n for f, _, n in cleans if path[0] in "/~." or f in {"", *command.cwds}]
+    finds = any(n[:1] == "." and may_match(h, n) for n in names for h in (".env", ".netrc"))
+    return finds or any(places.is_secret(clean, ground) for clean in command.where(path))
 
 
 def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -321,7 +316,6 @@ def _shows_variables(command: ShellCommand) -> bool:
 
 # --- sends ---
 
-_SAID = roles.SENT | words("-A --user-agent -e --referer")
 _TUBES = words("ssh sftp openssl websocat kcat nc telnet http https xh")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 
@@ -349,19 +343,13 @@ def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     tube = command.name in _TUBES and (command.name != "openssl" or "s_client" in command.args)
     sends = tube or any(v[-1:] == "-" for v in command.values_of(*roles.SENT))
     piped = command.piped and command.feed.text is None and sends
-    listed_here = "xargs" in command.via and not command.inner  # what a list names is fetched
-    computed = any(
-        COMPUTED in a and not (listed_here and a == COMPUTED and before not in _SAID)
-        for before, a in pairwise(("", *command.args))
-    )
     if any(map(_shows_variables, (*command.feed.upstream, *command.inner))):
         yield Finding("it sends secrets over the network")
-    elif not local and (piped or computed):
+    elif not local and (piped or COMPUTED in command.line):
         yield Finding("it sends what a command prints to another machine", "send")
     for path in {*roles.sent(command), *command.reads} - {"/dev/null", "-"}:
-        if is_store(path, command, ground) or any(
-            places.is_away(c, ground) for c in command.where(path)
-        ):
+        private = is_store(path, command, ground) or path.endswith((".pem", ".key"))
+        if private or any(places.is_away(c, ground) for c in command.where(path)):
             yield Finding("it sends a file that is not the project's", "send outside")
         elif not local:
             yield Finding("it sends a file of the project away", "send")

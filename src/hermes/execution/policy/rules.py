@@ -42,6 +42,7 @@ from hermes.execution.policy.command import (
     Ground,
     Input,
     ShellCommand,
+    base_name,
     command_start,
     listed,
     only_local,
@@ -295,6 +296,9 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
     endless = name == "yes" and (command.writes or "$(" in command.via)
     if endless or (_ENDLESS & {*command.reads} and name != "head"):
         yield Finding("it never ends", "endless")
+    unknown = command.piped and command.feed.text is None
+    if name in {"xargs", "parallel"} and unknown and SHELLS & {*map(base_name, command.operands())}:
+        yield _unseen(command.feed.upstream, "shell")
     if name in {"sed", "gsed"} and _sed_acts(command):
         yield opaque("sed may run a command, or read or write another file", "sed e")
     if command.feed.kind is not Input.NONE:
@@ -402,13 +406,9 @@ _CODE_NAMES = re.compile("|".join(map(translate, listed("code-variables"))))
 _ORDINARY = re.compile("|".join(map(translate, listed("plain-variables"))))
 _WORD = re.compile(r"[\w./~:,=+@%-]*$")
 _USUAL_PROGRAMS = listed("usual-programs")
-_USUAL_TOOLS = words("python python3 node make gmake ninja bash sh zsh")
-_GIVEN_TEXT = re.compile(r"EDITOR|VISUAL|PAGER|BROWSER|ASKPASS|^GIT_|SSH|DIFF|HOME")
-"""Variables whose program is given text of others: no interpreter may stand there."""
 _OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
 _PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
 _GIT_HARMLESS = pattern("git-settings")
-_GIT_RUNS = re.compile(r"(?i)core\.(?:pager|editor|sshcommand)$|pager\.|sequence\.editor$")
 _OUTPUTS = pattern("output-variables")
 
 
@@ -436,8 +436,7 @@ def _git_settings(command: ShellCommand) -> Iterator[Finding]:
     found = readings("git", command.args)
     before = command.args[: -1 - len(found[0][1])] if found else command.args
     for setting in command.with_argv(("git", *before, "")).values_of("-c", "--config-env"):
-        key, _, value = setting.partition("=")
-        if not _GIT_HARMLESS.match(key) and not (_GIT_RUNS.match(key) and _runs_nothing(value)):
+        if not _GIT_HARMLESS.match(setting.partition("=")[0]):
             yield opaque("it changes what git runs", "git -c")
     for operands, rest in found[:1]:
         if operands[0] == "config" and not _git_config(rest):
@@ -462,7 +461,7 @@ def _harmless(name: str, value: str) -> bool:
     known = _HARMLESS_VALUES.get(name)
     if known is not None:
         return re.match(known, value) is not None
-    return _runs_nothing(value) or (value in _USUAL_TOOLS and not _GIVEN_TEXT.search(name))
+    return _runs_nothing(value)
 
 
 def _runs_nothing(value: str) -> bool:
