@@ -372,6 +372,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
+    findings += reach.check_sourced(found.commands, ground)
     return list(dict.fromkeys(findings))
 
 

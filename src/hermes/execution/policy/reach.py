@@ -276,6 +276,8 @@ def _loaded(command: ShellCommand) -> Iterator[str]:
 _KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
 _KEEPERS = words("printenv history security pass op secret-tool")
+_TELLS_VARIABLES = re.compile(r"\benv\b|\$ENV|ENVIRON|environ")
+_TRACERS, _TRACES = words("set shopt bash sh"), re.compile(r"(?:^|\s)-[a-z]*[vx]|verbose|xtrace")
 _LISTS_VARIABLES = words("env set declare export typeset readonly compgen")
 
 
@@ -293,7 +295,7 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
 
 def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a command that shows secrets, or all of what holds some."""
-    sourced = command.args if command.name in {"source", "."} else ()
+    sourced = [a for a in _sourced(command) if _leaves(a, command, ground)]
     looked_for = roles.searched(command)
     whole = roles.taken_whole(command)
     homes = (*ground.user_homes, *ground.hermes_homes)
@@ -306,6 +308,22 @@ def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         or any(is_store(a, command, ground) for a in looked_for)
         or any(places.inside(home, place) for place in taken for home in homes)
     ):
+        yield READS_SECRET
+
+
+def _sourced(command: ShellCommand) -> tuple[str, ...]:
+    return command.args if command.name in {"source", "."} else ()
+
+
+def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a script that loads secrets of the project and may tell them."""
+    loads = [any(is_store(a, c, ground) for a in _sourced(c)) for c in commands]
+    others = [c for c in commands if not _sourced(c)]
+    traced = any(c.name in _TRACERS and _TRACES.search(c.line) for c in others)
+    behind = others[loads.index(True) :] if any(loads) else []
+    texts = [f"{c.line} {c.feed.text or ''}" for c in behind]
+    told = any(_TELLS_VARIABLES.search(t) or is_unknown(t) for t in texts)
+    if any(loads) and (traced or told or any(map(_shows_variables, behind))):
         yield READS_SECRET
 
 

@@ -264,7 +264,7 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
                     f"{command.name} {word}",
                 )
     known = _harmless_verbs(command.name)
-    if known is None:
+    if known is None or _only_told(command):
         return
     for found, _ in readings(command.name, command.args):
         operands = [o for o in found if o[:1] != "+"] or found
@@ -273,6 +273,14 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
             yield Finding(
                 f"`{command.name} {verb}` is not known to be harmless", f"{command.name} {verb}"
             )
+
+
+def _only_told(command: ShellCommand) -> bool:
+    """Return whether a command only tells how it is used, or what it would do."""
+    dry = [a for a in command.args if a.startswith("--dry")]
+    tried = command.name in {"kubectl", "oc"} and dry == ["--dry-run=client"]
+    helped = command.args[-1:] == ("--help",) and command.name != "redis-cli"
+    return "--" not in command.args and (tried or helped)
 
 
 @cache
@@ -409,6 +417,7 @@ _USUAL_PROGRAMS = listed("usual-programs")
 _OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
 _PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
 _GIT_HARMLESS = pattern("git-settings")
+_GIT_RUNS = re.compile(r"(?i)core\.(?:pager|editor)$|pager\.|sequence\.editor$")
 _OUTPUTS = pattern("output-variables")
 
 
@@ -436,7 +445,8 @@ def _git_settings(command: ShellCommand) -> Iterator[Finding]:
     found = readings("git", command.args)
     before = command.args[: -1 - len(found[0][1])] if found else command.args
     for setting in command.with_argv(("git", *before, "")).values_of("-c", "--config-env"):
-        if not _GIT_HARMLESS.match(setting.partition("=")[0]):
+        key, _, value = setting.partition("=")
+        if not _GIT_HARMLESS.match(key) and not (_GIT_RUNS.match(key) and _runs_nothing(value)):
             yield opaque("it changes what git runs", "git -c")
     for operands, rest in found[:1]:
         if operands[0] == "config" and not _git_config(rest):
@@ -475,7 +485,9 @@ def _runs_nothing(value: str) -> bool:
 def _usual(element: str, command: ShellCommand) -> bool:
     """Return whether an element of PATH is a place where programs are meant to be."""
     if is_unknown(element):
-        return len(element) == 1  # `$PATH` itself
+        # `$PATH` itself, or a directory that a variable names.
+        named = is_unknown(element[:1]) and COMPUTED not in element
+        return len(element) == 1 or (named and element.endswith("/bin"))
     if re.search(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$", element):
         return True
     if any(cwd and element.startswith(f"{cwd}/") for cwd in command.cwds):
