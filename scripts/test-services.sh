@@ -19,6 +19,8 @@ need sshd openssh-server
 need ssh openssh-client
 need rg ripgrep
 need tmux tmux
+need zsh zsh
+need fish fish
 need node nodejs
 need npm npm
 need jq jq
