@@ -1,4 +1,4 @@
-"""What a path is, whatever is done with it: whose it is, what it holds, what its loss means."""
+"""Paths, whatever is done with them: whose each is, what it holds, what its loss means."""
 
 import os
 import re

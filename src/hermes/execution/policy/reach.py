@@ -1,4 +1,4 @@
-"""How far a command reaches: what it does (`roles`), and whose that is (`places`).
+"""Reach of a command: what it does (`roles`), and whose that is (`places`).
 
 | it … | of the project, or temporary | elsewhere, and there | protected or private |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""What a command does with its words: which paths it writes, may change, shows, runs and sends.
+"""Roles that a command gives its words: which paths it writes, may change, shows, runs and sends.
 
 Each function yields too much rather than too little. What a path is, `places` knows; what
 follows from both, `reach` says.
