@@ -126,3 +126,9 @@ def test_a_schema_has_to_be_there() -> None:
 def test_values_out_of_range_do_not_pass(fields: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         request(**fields)
+
+
+def test_whether_own_tools_ask_is_not_for_the_client_to_say() -> None:
+    own = {"type": "mcp", "server_label": "hermes", "allowed_tools": ["look"]}
+    assert options(tools=[own | {"require_approval": "never"}]).own_tools == ("look",)
+    assert refused(tools=[own | {"require_approval": "always"}]) == "tools[0].require_approval"

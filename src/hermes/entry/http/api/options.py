@@ -94,6 +94,8 @@ class ToolIn(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
     server_label: Short | None = None
     allowed_tools: tuple[Name, ...] | ToolNames | None = None
+    require_approval: Any = None
+    """Has to be `never`, or not there: the agent's own rules say which calls ask a person."""
 
 
 class NamedFunction(Struct, frozen=True, kw_only=True):
@@ -428,6 +430,9 @@ def _own_tools(body: AnswerOptions) -> tuple[str, ...] | None:
     for number, tool in enumerate(body.tools or ()):
         if tool.type == "mcp":
             _check_server(tool.server_label, f"tools[{number}].server_label")
+            if tool.require_approval not in (None, "never"):
+                text = "The agent's own rules say which of its calls ask: leave it out, or `never`."
+                raise unsupported(text, f"tools[{number}].require_approval")
             return own_names(tool)
     return None
 
