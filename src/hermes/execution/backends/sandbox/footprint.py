@@ -5,8 +5,8 @@ disk space always, a look each second while something runs has to do: a sandbox
 that has grown beyond its share is ended, with everything in it. What it has
 written stays, and may be cleared away: being over the limit is a note, growing
 further is the end. Memory that processes share counts once, and so do files without a name that
-are open or mapped: in memory, or on the disk. What lies in sockets nobody tells; very many count
-for what they can hold.
+are open or mapped: in memory, or on the disk. Files that are empty count for the room that a disk
+has for names. What lies in sockets nobody tells; very many count for what they can hold.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ _FILES_COUNTED = 20_000
 _SOCKETS_FREE, _SOCKET_HOLDS = 500, 208 << 10
 _STEP = 0.05
 """Share of the limit by which the disk must have filled before it is worth counting."""
+_NAME_TAKES = 16 << 10
+"""Bytes for which a file counts at least: disks have room for so many, however small."""
 
 
 class Footprint:
@@ -43,7 +45,7 @@ class Footprint:
         places = dict.fromkeys((layout.base, layout.kept, layout.held))
         self._places = tuple(map(str, places))
         self._used = 0
-        self._free: int | None = None
+        self._free: tuple[int, int] | None = None
         self.note = ""
 
     async def watch(self, holder: Holder, busy: Callable[[], bool]) -> None:
@@ -64,8 +66,9 @@ class Footprint:
     async def _filled(self, holder: Holder) -> bool:
         with contextlib.suppress(OSError):
             status = await asyncio.to_thread(os.statvfs, self._places[0])
-            free = status.f_bavail * status.f_frsize
-            if self._free is not None and self._free - free < self._disk * _STEP:
+            free = (status.f_bavail * status.f_frsize, status.f_favail * _NAME_TAKES)
+            taken = [b - now for b, now in zip(self._free or (), free, strict=False)]
+            if taken and max(taken) < self._disk * _STEP:
                 return False
             self._free = free
         nameless = await asyncio.to_thread(_nameless, holder.root, self._places)
@@ -74,11 +77,15 @@ class Footprint:
         return bool(self.note) and bool(before) and self._used > before
 
     async def _counted(self) -> int:
+        sizes, names = await self._sum("-k"), await self._sum("--inodes")
+        return max(sizes << 10, names * _NAME_TAKES)
+
+    async def _sum(self, unit: str) -> int:
         # `du` does not mind how deep a tree is, nor names that lead elsewhere.
-        count = Launch(argv=("du", "-sxk", "--", *self._places), env={"PATH": "/usr/bin:/bin"})
+        count = Launch(argv=("du", "-sx", unit, "--", *self._places), env={"PATH": "/usr/bin:/bin"})
         done = await run(count, timeout=60.0, max_output=65_536)
-        sizes = (line.split("\t")[0] for line in done.output.splitlines() if "\t" in line)
-        return sum(int(size) << 10 for size in sizes if size.isdigit())
+        sums = (line.split("\t")[0] for line in done.output.splitlines() if "\t" in line)
+        return sum(int(number) for number in sums if number.isdigit())
 
 
 def _memory(root: str, limit: int) -> int:
