@@ -60,7 +60,7 @@ class Terminal(Section, frozen=True, kw_only=True):
     container_memory: Count = 5120
     """Memory of a container in MB; 0 for no limit."""
     container_disk: Count = 51200
-    """Disk of a container in MB, for `daytona`."""
+    """Disk of a session in MB, for `sandbox` and `daytona`."""
     container_persistent: bool = True
     """Keep a container's files between sessions."""
     ssh_host: str = ""
