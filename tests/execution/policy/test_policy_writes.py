@@ -176,3 +176,27 @@ def test_another_folder_beside_the_project_may_be_looked_at(
     (home / "plain" / "test").mkdir(parents=True, exist_ok=True)
     policy = strict_policy(user_home=str(home), hermes_home=str(home / ".hermes"))
     assert policy.judge(command, cwd=str(home / "work")).gate is gate
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mv ~/Documents /tmp/",
+        "echo x > ~/notes.txt",
+        "mv x ~/.local/bin/git",
+        "unzip -o fetched.zip -d ~",
+        "rm ~/notes.txt",
+    ],
+)
+def test_a_home_below_the_temporary_directory_is_a_home(tmp_path: Path, command: str) -> None:
+    home = tmp_path / "home"
+    (home / "Documents").mkdir(parents=True)
+    (home / "notes.txt").write_text("kept", encoding="utf-8")
+    policy = strict_policy(user_home=str(home), hermes_home=str(home / ".hermes"))
+    assert policy.judge(command, cwd=str(home / "work")).gate is Gate.ASK
+
+
+@pytest.mark.parametrize("command", ["rm -rf ~/.hermes", "mv ~/.hermes /tmp/gone"])
+def test_the_usual_home_of_hermes_is_never_lost_wherever_this_one_is(command: str) -> None:
+    policy = strict_policy(hermes_home="/srv/hermes")
+    assert policy.judge(command, cwd="/home/user/work").gate is Gate.BLOCK

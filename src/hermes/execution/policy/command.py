@@ -157,11 +157,14 @@ class Ground(Struct, frozen=True, kw_only=True):
     user_homes: tuple[str, ...] = ()
     """The home as it is named and where links lead from there."""
     hermes_homes: tuple[str, ...] = ()
+    """The same of Hermes, and where it usually is."""
 
     def __post_init__(self) -> None:
-        for name in ("user_home", "hermes_home"):
-            home = getattr(self, name)
-            structs.force_setattr(self, f"{name}s", (home, real_path(home)))
+        homes = (self.user_home, real_path(self.user_home))
+        usual = f"{self.user_home}/.hermes"
+        kept = (self.hermes_home, real_path(self.hermes_home), usual)
+        structs.force_setattr(self, "user_homes", homes)
+        structs.force_setattr(self, "hermes_homes", tuple(dict.fromkeys(kept)))
 
     @property
     def project(self) -> str | None:

@@ -294,11 +294,15 @@ def _script(command: ShellCommand) -> Iterator[Nested]:
 
 
 def _profiled(command: ShellCommand, module: tuple[str, ...]) -> Iterator[Nested]:
-    """Yield the program that a profiler of Python runs."""
+    """Yield the program that a profiler of Python runs, or the statements that are timed."""
     start = command_start(module[1:], "-s -o --sort --outfile", assigns=False)
     if module[:1] in {("cProfile",), ("profile",)} and start is not None:
         named = ["-m"] if "-m" in module[: start + 1] else []
         yield NestedCommand((command.path, *named, *module[start + 1 :]), command.name)
+    if module[:1] == ("timeit",):
+        timed = command.with_argv(module)
+        for code in (*timed.operands(), *timed.values_of("-s", "--setup")):
+            yield NestedText(code, command.name, "python")
 
 
 _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {

@@ -98,12 +98,12 @@ def zone_of(clean: str, ground: Ground) -> Zone:
         return Zone.ELSEWHERE if above else here
     if project is not None and any(inside(clean, p) for p in (project, real_path(project))):
         return Zone.PROJECT
-    if TEMPORARY.match(clean):
-        return Zone.TEMPORARY
     for home in ground.user_homes:
         if inside(clean, home):
             tools = _HOME_TOOLS.match(clean[len(home) + 1 :])
             return Zone.TOOLS if tools else Zone.ELSEWHERE
+    if TEMPORARY.match(clean):
+        return Zone.TEMPORARY
     return Zone.ELSEWHERE if _ANYBODYS.match(clean) else Zone.TOOLS
 
 

@@ -246,12 +246,22 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         name = command.name.rstrip("0123456789.") or command.name
         # A module of the project is a script like any other.
         module = bool(command.via) and language_of(command.via[-1]) == "python"
-        if not module and not {command.name, name} & _KNOWN:
+        # A colon stands in the names of scripts that a project gives its tools.
+        known = module or ":" in name or {command.name, name} & _KNOWN
+        if not known and not _only_looks(command):
             yield Finding(f"`{command.name}` is not a command I know", command.name)
     elif command.path.startswith("/") and not _PLACES.match(command.path):
         here = [cwd for cwd in command.cwds if cwd] or list(ground.user_homes)
         if not any(command.path.startswith(f"{cwd}/") for cwd in here):
             yield Finding(f"{command.path} is a program in an unusual place", command.path)
+
+
+def _only_looks(command: ShellCommand) -> bool:
+    """Return whether the words of a program that nobody has described ask for facts, or a build."""
+    asked = _harmless_verbs("@any")
+    first = readings(command.name, command.args)[:1]
+    told = [o for operands, _ in first for o in operands[:2]] or [*command.args[:1]]
+    return asked is not None and any(asked.fullmatch(word.lower()) for word in told)
 
 
 def _verbs(command: ShellCommand) -> Iterator[Finding]:
