@@ -30,6 +30,7 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
 from hermes.execution.policy.places import PlaceKind, Zone
+from hermes.execution.policy.rules import COMMANDS
 from hermes.execution.policy.syntax import COMPUTED
 
 READS_SECRET = Finding("it reads a file with secrets", "read secrets")
@@ -223,8 +224,12 @@ _SHOWN = (roles.READERS | roles.VIEWERS) - listed("blind")
 _DESCRIBED = listed("programs") - roles.VIEWERS - listed("readers") - listed("blind") - _CODE_TOOLS
 _DESCRIBED -= TABLES["targets"].keys() | TABLES["interpreters"].keys() | listed("text-tools")
 _DESCRIBED -= {"venv", "virtualenv", "python3"}
+_UNRULED = _DESCRIBED - {*COMMANDS.names()} - TABLES["code options"].keys()
 _WORKERS = _CODE_TOOLS - roles.READERS - roles.VIEWERS - {"pip", "pip3"}
-_OBEYED_OPTION = re.compile(r"-[cri]$|--?(?:config|plugin|require)")
+_OBEYED_OPTION = re.compile(
+    r"-[cri]$|--?(?:config|plugin|require|helper|load|import|init|hook|include|preset|rules|setup)"
+)
+_CODE_OPTION = re.compile(r"-e$|--?(?:e|eval|exec\w*|command|cmd|expression|run|script|hook)$")
 _INSTALLERS = TABLES["verbs"].keys() - roles.CONTAINERS - {"git", "gh", "glab"}
 _OUTPUT_OPTIONS = pattern("output-options")
 _SETTINGS_OPTION = re.compile(r"config|reporter|plugin|formatter|build-file")
@@ -249,6 +254,9 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     absolutes = [o for o in operands if o[:1] in {"/", "~"}] if name in _WORKERS else []
     if any(places.is_foreign(o, command, ground) for o in absolutes):
         yield Finding("it works on what is outside of the project", _LOADS_OUTSIDE)
+    for option, value in roles.settings(command.args) if name in _UNRULED else ():
+        if _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
+            yield opaque(f"what is behind {option} may be code", "option code")
     for value in _loaded(command):
         if places.is_foreign(value, command, ground):
             yield Finding(f"it loads {value} from outside of the project", _LOADS_OUTSIDE)
@@ -275,7 +283,7 @@ def _loaded(command: ShellCommand) -> Iterator[str]:
 
 _KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
-_KEEPERS = words("printenv history security pass op secret-tool")
+_KEEPERS = words("printenv envsubst history security pass op secret-tool")
 _TELLS_VARIABLES = re.compile(r"\benv\b|\$ENV|ENVIRON|environ")
 _TRACERS, _TRACES = words("set shopt bash sh"), re.compile(r"(?:^|\s)-[a-z]*[vx]|verbose|xtrace")
 _LISTS_VARIABLES = words("env set declare export typeset readonly compgen")
