@@ -53,6 +53,7 @@ Nested = NestedCommand | NestedText
 
 
 _WRAPPERS = TABLES["wrappers"]
+_PACKAGES = frozenset({"npx", "bunx", "pnpx", "uvx"})
 _RUNNERS = TABLES["runners"]
 _RUNNER_VALUES = TABLES["words"]["runner-values"]
 _CODE_OPTIONS = TABLES["code options"]
@@ -70,13 +71,11 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
         yield from _TOOLS[name](command)
     if name in SHELLS or name in {"eval", "source", "."}:
         yield from _shell(command)
-    if name in _WRAPPERS:
-        yield from _wrapped(command)
     if name in _RUNNERS:
         yield from _runner(command)
-    values = command.values_of(*_CODE_OPTIONS.get(name, "").split())
-    for value in filterfalse(_PLAIN_SETTING.match, values):
-        yield NestedText(_KEY.sub("", value), "option", lenient=name == "git")
+    if name in _WRAPPERS:
+        yield from _wrapped(command)
+    yield from _in_options(command)
     if name in _CARRIERS:
         yield from _carried(command, _CARRIERS[name])
     for program in programs(command):
@@ -85,6 +84,16 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
     for key, value in assignments(command):
         if _CODE_VARIABLE.match(key) and not is_unknown(value):
             yield NestedText(value, "environment", lenient=True)
+
+
+def _in_options(command: ShellCommand) -> Iterator[Nested]:
+    name, own = command.name, command.args
+    if name in _PACKAGES:  # what is behind the package belongs to it
+        own = own[: command_start(own, _WRAPPERS[name])]
+    options = _CODE_OPTIONS.get(name, "").split()
+    values = command.with_argv((command.path, *own)).values_of(*options)
+    for value in filterfalse(_PLAIN_SETTING.match, values):
+        yield NestedText(_KEY.sub("", value), "option", lenient=name == "git")
 
 
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:
@@ -140,7 +149,7 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
         yield from _rediscovered(command.args[start + 1 :], via)
 
 
-_WORTH_FINDING = SHELLS | listed("worth-finding")
+WORTH_FINDING = SHELLS | listed("worth-finding")
 _FATAL = listed("fatal")
 _WRITTEN_DOWN = (
     listed("text-tools") | listed("readers") | _FATAL | (listed("blind") - listed("runs-others"))
@@ -161,7 +170,7 @@ def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
 
 def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:
     """Yield the command that stands behind an option that was not expected to take a value."""
-    found = [i for i, arg in enumerate(args) if arg in _WORTH_FINDING][:1]
+    found = [i for i, arg in enumerate(args) if arg in WORTH_FINDING][:1]
     yield from (NestedCommand(args[i:], via) for i in found)
 
 

@@ -254,12 +254,17 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     absolutes = [o for o in operands if o[:1] in {"/", "~"}] if name in _WORKERS else []
     if any(places.is_foreign(o, command, ground) for o in absolutes):
         yield Finding("it works on what is outside of the project", _LOADS_OUTSIDE)
-    for option, value in roles.settings(command.args) if name in _UNRULED else ():
-        if _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
-            yield opaque(f"what is behind {option} may be code", "option code")
+    yield from _code_behind_options(command)
     for value in _loaded(command):
         if places.is_foreign(value, command, ground):
             yield Finding(f"it loads {value} from outside of the project", _LOADS_OUTSIDE)
+
+
+def _code_behind_options(command: ShellCommand) -> Iterator[Finding]:
+    """Yield findings for options of a simple program that look as if they ran something."""
+    for option, value in roles.settings(command.args) if command.name in _UNRULED else ():
+        if _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
+            yield opaque(f"what is behind {option} may be code", "option code")
 
 
 def _works_elsewhere(command: ShellCommand, ground: Ground) -> bool:
@@ -292,7 +297,7 @@ _LISTS_VARIABLES = words("env set declare export typeset readonly compgen")
 def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
     """Return whether a word names a place where secrets are kept, or a glob that finds one."""
     path = _KEY.sub("", text)
-    if not path or "://" in path or (" " in path and path[0] not in "/~."):
+    if not path or re.search(r"://| \| |\(", path) or (" " in path and path[0] not in "/~."):
         return False
     cleans = [c.rpartition("/") for c in command.where(path)]
     # A glob finds hidden files if it begins like them; a script of sed may look like one.

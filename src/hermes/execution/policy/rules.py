@@ -53,7 +53,7 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
-from hermes.execution.policy.nested import SHELLS, assignments, shell_code
+from hermes.execution.policy.nested import SHELLS, WORTH_FINDING, assignments, shell_code
 from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.syntax import COMPUTED
 
@@ -192,6 +192,15 @@ _PLACES = pattern("program-places")
 """Where programs are that go by their name."""
 _ENDLESS = frozenset({"/dev/zero", "/dev/urandom", "/dev/random"})
 FLOOR_AS_TEXT = opaque("an argument is a command that is never run", ELSEWHERE)
+_FILE = re.compile(
+    r"(?!\.\./)[\w.-]+(?:/[\w.-]+)*\.(?!sh$|com$|org$|net$|io$|dev$)[a-zA-Z]\w{0,11}"
+)
+"""A relative path with an ending that is no address."""
+_ACTS = pattern("acts")
+_VARIANT = re.compile(
+    r"(?<=.)@.*|[\d.]+$|^\w+-[\w-]+-(?=(?:g?cc|g\+\+|ar|as|ld|nm|objdump|objcopy|readelf|size|strip|gdb)$)"
+)
+"""A version behind a name, a machine in front of it."""
 _NOT_TYPED = frozenset({"link", "maybe", "function"})
 
 
@@ -243,11 +252,11 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if command.computed or command.remote or _NOT_TYPED & set(command.via):
         return
     if "/" not in command.path:
-        name = command.name.rstrip("0123456789.") or command.name
+        name = _VARIANT.sub("", command.name) or command.name
         # A module of the project is a script like any other.
         module = bool(command.via) and language_of(command.via[-1]) == "python"
         # A colon stands in the names of scripts that a project gives its tools.
-        known = module or ":" in name or {command.name, name} & _KNOWN
+        known = module or ":" in name or name[:7] == "create-" or {command.name, name} & _KNOWN
         if not known and not _only_looks(command):
             yield Finding(f"`{command.name}` is not a command I know", command.name)
     elif command.path.startswith("/") and not _PLACES.match(command.path):
@@ -257,18 +266,26 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 
 def _only_looks(command: ShellCommand) -> bool:
-    """Return whether the words of a program that nobody has described ask for facts, or a build."""
+    """Return whether a program that nobody has described is asked for facts or a build.
+
+    Or it is given files of the project, and no word that may be a program.
+    """
     asked = _harmless_verbs("@any")
     first = readings(command.name, command.args)[:1]
     told = [o for operands, _ in first for o in operands[:2]] or [*command.args[:1]]
-    return asked is not None and any(asked.fullmatch(word.lower()) for word in told)
+    if asked is not None and any(asked.fullmatch(word.lower()) for word in told):
+        return True
+    words = (command.name, *command.args)
+    runs = [a for a in map(base_name, command.args) if a in WORTH_FINDING or language_of(a)]
+    return not (runs or any(map(_ACTS.search, words))) and any(map(_FILE.fullmatch, command.args))
 
 
 def _verbs(command: ShellCommand) -> Iterator[Finding]:
     """Yield a finding for a verb that is not known to only look or to work on the project."""
     if command.name not in _WORDY:
         for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
-            if _DESTROYS.match(word):
+            named = word.endswith("release") and word not in command.operands()[:1]
+            if _DESTROYS.match(word) and not named:
                 yield Finding(
                     f"`{command.name} {word}` may change something beyond the project",
                     f"{command.name} {word}",
