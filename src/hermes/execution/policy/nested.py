@@ -149,7 +149,7 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
         yield from _rediscovered(command.args[start + 1 :], via)
 
 
-WORTH_FINDING = SHELLS | listed("worth-finding")
+_WORTH_FINDING = SHELLS | listed("worth-finding")
 _FATAL = listed("fatal")
 _WRITTEN_DOWN = (
     listed("text-tools") | listed("readers") | _FATAL | (listed("blind") - listed("runs-others"))
@@ -170,7 +170,7 @@ def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
 
 def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:
     """Yield the command that stands behind an option that was not expected to take a value."""
-    found = [i for i, arg in enumerate(args) if arg in WORTH_FINDING][:1]
+    found = [i for i, arg in enumerate(args) if arg in _WORTH_FINDING][:1]
     yield from (NestedCommand(args[i:], via) for i in found)
 
 

@@ -53,7 +53,7 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
-from hermes.execution.policy.nested import SHELLS, WORTH_FINDING, assignments, shell_code
+from hermes.execution.policy.nested import SHELLS, assignments, shell_code
 from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.syntax import COMPUTED
 
@@ -192,11 +192,8 @@ _PLACES = pattern("program-places")
 """Where programs are that go by their name."""
 _ENDLESS = frozenset({"/dev/zero", "/dev/urandom", "/dev/random"})
 FLOOR_AS_TEXT = opaque("an argument is a command that is never run", ELSEWHERE)
-_FILE = re.compile(
-    r"(?!\.\./)[\w.-]+(?:/[\w.-]+)*\.(?!sh$|com$|org$|net$|io$|dev$)[a-zA-Z]\w{0,11}"
-)
-"""A relative path with an ending that is no address."""
-_ACTS = pattern("acts")
+_FACTS = words("--version -version -V version --help -h help")
+"""What anybody may ask of any program."""
 _VARIANT = re.compile(
     r"(?<=.)@.*|[\d.]+$|^\w+-[\w-]+-(?=(?:g?cc|g\+\+|ar|as|ld|nm|objdump|objcopy|readelf|size|strip|gdb)$)"
 )
@@ -253,31 +250,16 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         return
     if "/" not in command.path:
         name = _VARIANT.sub("", command.name) or command.name
-        # A module of the project is a script like any other.
-        module = bool(command.via) and language_of(command.via[-1]) == "python"
-        # A colon stands in the names of scripts that a project gives its tools.
-        known = module or ":" in name or name[:7] == "create-" or {command.name, name} & _KNOWN
-        if not known and not _only_looks(command):
+        runner = command.via[-1] if command.via else ""
+        # A module of the project is a script like any other; so is what a project gives its tools.
+        script = language_of(runner) == "python" or (runner and ":" in name)
+        known = script or name[:7] == "create-" or {command.name, name} & _KNOWN
+        if not known and not _FACTS & {" ".join(command.args)}:
             yield Finding(f"`{command.name}` is not a command I know", command.name)
     elif command.path.startswith("/") and not _PLACES.match(command.path):
         here = [cwd for cwd in command.cwds if cwd] or list(ground.user_homes)
         if not any(command.path.startswith(f"{cwd}/") for cwd in here):
             yield Finding(f"{command.path} is a program in an unusual place", command.path)
-
-
-def _only_looks(command: ShellCommand) -> bool:
-    """Return whether a program that nobody has described is asked for facts or a build.
-
-    Or it is given files of the project, and no word that may be a program.
-    """
-    asked = _harmless_verbs("@any")
-    first = readings(command.name, command.args)[:1]
-    told = [o for operands, _ in first for o in operands[:2]] or [*command.args[:1]]
-    if asked is not None and any(asked.fullmatch(word.lower()) for word in told):
-        return True
-    words = (command.name, *command.args)
-    runs = [a for a in map(base_name, command.args) if a in WORTH_FINDING or language_of(a)]
-    return not (runs or any(map(_ACTS.search, words))) and any(map(_FILE.fullmatch, command.args))
 
 
 def _verbs(command: ShellCommand) -> Iterator[Finding]:
