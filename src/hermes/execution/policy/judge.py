@@ -23,7 +23,7 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import reach, rules
-from hermes.execution.policy.code import DELETES, RUNS, language_of
+from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, language_of
 from hermes.execution.policy.command import (
     NOTHING,
     TABLES,
@@ -38,7 +38,6 @@ from hermes.execution.policy.command import (
     absolute,
     listed,
     opaque,
-    pattern,
     readings,
     real_path,
     unreadable,
@@ -55,8 +54,8 @@ from hermes.execution.policy.floor import (
 from hermes.execution.policy.grammar import read_scripts
 from hermes.execution.policy.nested import SHELLS
 from hermes.execution.policy.places import PlaceKind, place_of
-from hermes.execution.policy.rules import COMMANDS
 from hermes.execution.policy.syntax import COMPUTED
+from hermes.execution.policy.table import COMMANDS
 from hermes.execution.policy.walk import Walk, walk
 
 MAX_LENGTH = 32_768
@@ -73,7 +72,6 @@ _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec")
 """Findings about what a wall keeps from happening."""
 _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
 _PROMPTS = words("shell console repl dbshell --pdb sh bash")
-_SQL_CLIENTS = pattern("sql-clients")
 _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _META = re.compile(r"(?m)^[ \t]*[.!]|\\[a-zA-Z!]")
 _OPERATORS = re.compile(r"[;&|`\n<>]|\$\(")
@@ -318,7 +316,7 @@ def _read(
 def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
     for command in running:
         reads_code = command.name in SHELLS or language_of(command.name) or command.name in _REMOTE
-        queries = _SQL_CLIENTS.match(command.name) is not None
+        queries = SQL_CLIENTS.match(command.name) is not None
         if (reads_code or queries) and _KEYS.search(data):
             yield opaque("keys that edit the line change what is run")
         if queries and _META.search(data):

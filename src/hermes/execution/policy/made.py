@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from hermes.execution.policy.code import language_of
+from hermes.execution.policy.code import language_of, sed_harmless
 from hermes.execution.policy.command import (
     Finding,
     Ground,
@@ -30,7 +30,6 @@ from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
 from hermes.execution.policy.nested import SHELLS, NestedText
 from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.roles import changes_files, operands_run, ran, script, written
-from hermes.execution.policy.rules import sed_harmless
 
 MAX_FILE = 65_536
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)

@@ -30,8 +30,8 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
 from hermes.execution.policy.places import PlaceKind, Zone
-from hermes.execution.policy.rules import COMMANDS
 from hermes.execution.policy.syntax import COMPUTED
+from hermes.execution.policy.table import COMMANDS
 
 READS_SECRET = Finding("it reads a file with secrets", "read secrets")
 _NEVER_MENTIONED = frozenset(

@@ -50,8 +50,9 @@ from hermes.execution.policy.nested import (
 )
 from hermes.execution.policy.places import join
 from hermes.execution.policy.reach import READS_SECRET, is_store
-from hermes.execution.policy.rules import changes_programs, is_interpreter
+from hermes.execution.policy.rules import is_interpreter
 from hermes.execution.policy.syntax import COMPUTED
+from hermes.execution.policy.variables import changes_programs
 
 COMPUTED_NAME = opaque("the name of the command is computed")
 MAX_COMMANDS = 400
