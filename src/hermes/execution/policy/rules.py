@@ -55,6 +55,8 @@ _OTHER_NAMES = frozenset({"words", "variables", "python parts", "one-liners"})
 _KNOWN = listed("programs").union(
     SHELLS, COMMANDS.names(), *(TABLES[s] for s in TABLES if s not in _OTHER_NAMES)
 )
+_CHOICES = words("-c -configuration --configuration --config --buildtype --mode --profile")
+"""Options that choose how something is built."""
 _PLACES = pattern("program-places")
 """Where programs are that go by their name."""
 _ENDLESS = frozenset({"/dev/zero", "/dev/urandom", "/dev/random"})
@@ -132,9 +134,9 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 def _verbs(command: ShellCommand) -> Iterator[Finding]:
     """Yield a finding for a verb that is not known to only look or to work on the project."""
     if command.name not in _WORDY:
+        chosen = {*command.values_of(*_CHOICES)}
         for word in (*command.operands()[:6], *(a for a in command.args if a[:3] == "--d")):
-            named = word.endswith("release") and word not in command.operands()[:1]
-            if _DESTROYS.match(word) and not named:
+            if _DESTROYS.match(word) and word not in chosen:
                 yield Finding(
                     f"`{command.name} {word}` may change something beyond the project",
                     f"{command.name} {word}",
