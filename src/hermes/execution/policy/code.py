@@ -88,8 +88,9 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
     elif not _is_harmless(language, text):
         bare = text.replace("`", "") if language == "node" else text  # there it is a string
         doubts = [_not_understood(language), *([RUNS] if _RUNS.search(bare) else [])]
-    if language == "node":
-        commands += [f"cat {quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
+    if language in _FILES_NAMED:
+        verb = "tee" if "write" in text else "cat"
+        commands += [f"{verb} {quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
     if doubts:
         doubts += [DELETES] if _DELETES.search(text) else []
         doubts += [COMPUTED_RUN] if _COMPUTED_RUN.search(text) else []
@@ -124,12 +125,14 @@ _HARMLESS = {
     for language, signs in TABLES["one-liners"].items()
 }
 """The tokens of harmless programs: what they leave over is not known."""
+_FILES_NAMED = frozenset({"node", "ruby", "php", "r"})
+"""Languages of which files are read, if their names are written out."""
 _ODD = patterns("odd one-liners")
 _AWK_REGEX = re.compile(r"(^|[({}!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}\n]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(
     r"`[^`]*\$|\[\s*['\"`]|(?:\b(?:require|import(?![\w\s{},]{1,200}\bfrom\b))|(?<![.])\bfrom)\b(?!\.resolve\b)[\s(]*(?!\s*\(?\s*['\"](?:\.|(?:node:)?(?:fs|path|os|url|util|crypto)['\"]))"
-    r"|(?:readFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
+    r"|(?:readFileSync|writeFileSync|readdirSync|existsSync)(?!\s*\(\s*['\"][^'\"]*['\"]\s*[,)])"
 )
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
 _DELETES = re.compile(

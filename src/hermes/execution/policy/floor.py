@@ -60,8 +60,9 @@ def mentions_floor(text: str, homes: Collection[str]) -> bool:
 
 
 def floor_finding(reason: str, command: ShellCommand) -> Finding:
-    gate = Gate.ASK if command.remote else Gate.BLOCK
-    return Finding(reason, ELSEWHERE, gate, opaque=command.remote)
+    # It runs elsewhere, or may be a text that mentions it.
+    unsure = command.remote or {"argument", "maybe"} <= {*command.via}
+    return Finding(reason, ELSEWHERE, Gate.ASK if unsure else Gate.BLOCK, opaque=unsure)
 
 
 def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ anybody may have put it.
 
 import os
 import posixpath
+import re
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +49,8 @@ _FETCHING = words("clone co export")
 _CODE = pattern("code-files")
 _DATA = pattern("data-files")
 _HARM = pattern("harm-in-code")
+_CLEANING = re.compile(r"(?m)^[\w-]*clean[\w-]*:[^\n]*\n(?:\t[^\n]*(?:\n|$))*")
+"""A target of a makefile that tidies up."""
 
 
 class MadeFiles:
@@ -84,7 +87,8 @@ class MadeFiles:
             texts = [" ".join((*c.args, c.feed.text or "")) for c in printers]
             homes = self._ground.user_homes
             self._wrote_floor = self._wrote_floor or any(mentions_floor(t, homes) for t in texts)
-            harm = any(map(_CODE.search, made)) and any(map(_HARM.search, texts))
+            code = any(_CODE.search(p) and not p.endswith("Dockerfile") for p in made)
+            harm = code and any(_HARM.search(_CLEANING.sub("", t)) for t in texts)
             self._acts = self._acts or harm
         if name in {"ln", "link"} or (name == "cp" and command.letters() & set("sl")):
             self._links |= made

@@ -22,6 +22,7 @@ from hermes.execution.policy.command import (
     listed,
     pattern,
     patterns,
+    readings,
 )
 from hermes.execution.policy.expansion import is_unknown
 from hermes.execution.policy.syntax import COMPUTED
@@ -55,6 +56,9 @@ Nested = NestedCommand | NestedText
 _WRAPPERS = TABLES["wrappers"]
 _PACKAGES = frozenset({"npx", "bunx", "pnpx", "uvx"})
 _RUNNERS = TABLES["runners"]
+_MANAGERS = frozenset({"npm", "pnpm", "yarn", "bun"})
+_BEFORE_PROGRAMS = {"run": 1, "run-script": 1, "exec": 1, "workspace": 2}
+"""Words in front of a program, and how many they are with what belongs to them."""
 _RUNNER_VALUES = TABLES["words"]["runner-values"]
 _CODE_OPTIONS = TABLES["code options"]
 _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
@@ -73,6 +77,8 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
         yield from _shell(command)
     if name in _RUNNERS:
         yield from _runner(command)
+    if name in _MANAGERS:
+        yield from _managed(command)
     if name in _WRAPPERS:
         yield from _wrapped(command)
     yield from _in_options(command)
@@ -151,6 +157,10 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
 
 _WORTH_FINDING = SHELLS | listed("worth-finding")
 _FATAL = listed("fatal")
+_AS_COMMAND = re.compile(
+    rf"-*(?:[\w.-]+=['\"]?)?(?:{'|'.join(map(re.escape, _WORTH_FINDING))})\s|[^\n]*\|\s*\w*sh\b"
+)
+"""A text that is a command, as the value of an option or a variable."""
 _WRITTEN_DOWN = (
     listed("text-tools") | listed("readers") | _FATAL | (listed("blind") - listed("runs-others"))
 )
@@ -158,10 +168,14 @@ _WRITTEN_DOWN = (
 
 def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
     """Yield what any program might run for all anybody knows: one of the worst, by its name."""
+    own = command.assigns if command.name != ":" else ()
     elsewhere = command.name in _WRITTEN_DOWN or command.name in _TOOLS or command.remote
-    if elsewhere or "argument" in command.via:
+    if "argument" in command.via:
         return
-    for index, arg in enumerate(command.args[:-1]):
+    for text in (*(value for _, value in own), *(() if elsewhere else command.args)):
+        if _AS_COMMAND.match(text):
+            yield NestedText(_KEY.sub("", text), "argument", lenient=True)
+    for index, arg in enumerate(command.args[:-1] if not elsewhere else ()):
         name = base_name(arg)
         if name in _FATAL or (name in SHELLS and command.args[index + 1] == "-c"):
             yield NestedCommand(command.args[index:], "argument")
@@ -182,6 +196,20 @@ def _runner(command: ShellCommand) -> Iterator[Nested]:
             if start is not None:
                 yield NestedCommand(rest[start:], command.name)
             yield from _rediscovered(rest, command.name)
+
+
+def _managed(command: ShellCommand) -> Iterator[Nested]:
+    """Yield the program that a manager of packages runs by its name, without a verb."""
+    for operands, _ in readings(command.name, command.args)[:1]:
+        verb, program = operands[0], operands[0] if command.name != "npm" else ""
+        while verb in _BEFORE_PROGRAMS and len(operands) > _BEFORE_PROGRAMS[verb]:
+            operands = operands[_BEFORE_PROGRAMS[verb] :]  # noqa: PLW2901
+            verb = program = operands[0]
+        if verb in {"create", "init"} and len(operands) > 1:
+            yield NestedCommand((f"create-{operands[1]}",), command.name)
+        if language_of(program) or (program in TABLES["verbs"] and program != "pkg"):
+            rest = command.args[command.args.index(program) + 1 :]
+            yield NestedCommand((program, *rest[rest[:1] == ("--",) :]), command.name)
 
 
 def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
@@ -296,7 +324,7 @@ def _script(command: ShellCommand) -> Iterator[Nested]:
             module = (option[1], *rest) if option[1] else rest
             yield NestedCommand(module, command.name)
             yield from _profiled(command, module)
-        elif base_name(arg) in TABLES["verbs"]:
+        elif base_name(arg) in TABLES["verbs"] or "/.bin/" in arg:
             yield NestedCommand((base_name(arg), *rest), command.name)
         if option is not None or arg[:1] != "-" or "c" in arg:
             return
@@ -318,7 +346,7 @@ _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
     **dict.fromkeys(("eval", "trap", "alias", "source", "."), _builtin),
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
     **dict.fromkeys(("xargs", "gxargs", "parallel"), _xargs),
-    **dict.fromkeys(("python", "python3", "pypy", "pypy3", "php"), _script),
+    **dict.fromkeys(("python", "python3", "pypy", "pypy3", "php", "node"), _script),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _docker),
     **dict.fromkeys(("kubectl", "oc", "mosh", "runuser", "gdb"), _after_dashes),

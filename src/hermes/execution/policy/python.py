@@ -36,6 +36,7 @@ _LIKE = {"rmtree": "rm -r ", "remove": "rm ", "unlink": "rm "} | dict.fromkeys(
 )
 """What a function is in a shell, if its arguments are written out."""
 _RUNNERS = re.compile(r"exec(?!ut)|spawn|posix_spawn")
+_SORTS = frozenset({"sorted", "list"})
 _PATHS = words("os.path.expanduser os.path.abspath os.path.realpath pathlib.Path str")
 _BUILT = re.compile(
     r"[\"'](?:/|~|\.\.)|\b(?:chr|fromhex|b64decode|home|environ|getenv|expand\w+)\b"
@@ -73,7 +74,6 @@ class _Program:
         self.doubts: list[str] = []
         self.commands: list[str] = []
         self.hides = False
-        self._here = here
         self._builds = _BUILT.search(source) is not None
         self._imported: set[str] = set()
         self._modules: dict[str, str] = {}
@@ -85,19 +85,23 @@ class _Program:
         # All imports first: a function may come before the import that it uses.
         for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                self._import(node)
+                self._import(node, here)
         self._bound = _bound(nodes)
         self._constants: dict[str, str] = {}
+        self._found: set[str] = set()
+        """Names that only stand for files of the project."""
         for node in nodes:
             if isinstance(node, ast.Assign):
                 self._assign(node)
+            elif isinstance(node, ast.For):
+                self._loop(node)
         for node in nodes:
             if isinstance(node, ast.Call):
                 self._call(node)
         for node in nodes:
             self._named(node)
 
-    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+    def _import(self, node: ast.Import | ast.ImportFrom, here: str | None) -> None:
         whole = isinstance(node, ast.Import)
         for alias in node.names:
             module = alias.name if isinstance(node, ast.Import) else node.module or ""
@@ -105,7 +109,7 @@ class _Program:
             top = module.partition(".")[0]
             bare = whole and not alias.asname
             self._modules[alias.asname or (top if whole else alias.name)] = top if bare else name
-            local = self._is_local(top)
+            local = is_local(top, here)
             self._imported.add("." if local else module)  # `sys.path` decides where it is
             if local:
                 self.commands.append(f"python3 ./{top}.py")
@@ -116,18 +120,27 @@ class _Program:
             if foreign or (not whole and not noted and _private(alias.name)):
                 self.doubts.append(f"{alias.name} of {module}")
 
-    def _is_local(self, top: str) -> bool:
-        if top in _PROJECT_MODULES or self._here is None or top in sys.stdlib_module_names:
-            return top in _PROJECT_MODULES
-        names = (f"{top}.py", f"{top}/__init__.py")  # a bare folder gives way to what is installed
-        return top.isascii() and any(os.path.lexists(f"{self._here}/{name}") for name in names)
-
     def _assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
         for target in node.targets:
             name = target.id if isinstance(target, ast.Name) else ""
             if text is not None and self._bound[name] == 1 and name not in self._modules:
                 self._constants[name] = text
+
+    def _loop(self, node: ast.For) -> None:
+        listed = node.iter
+        match listed:
+            case ast.Call(ast.Name("sorted" | "list"), [inner]) if not self._bound.keys() & _SORTS:
+                listed = inner
+        match node.target, listed:
+            case ast.Name(name), ast.Call(ast.Attribute(root, attr), args):
+                # Of a path that is written out, or of the module `glob`.
+                of_module = isinstance(root, ast.Name) and root.id in self._modules
+                where = args if of_module else [root, *args]
+                written = all(self._text(part) is not None for part in where)
+                finds = attr in {"glob", "rglob", "iterdir"} and written
+                if finds and self._bound[name] == 1:
+                    self._found.add(name)
 
     def _call(self, node: ast.Call) -> None:
         last = self._dotted(node.func).rsplit(".", 1)[-1]
@@ -165,7 +178,9 @@ class _Program:
         looks = last == "open" and not spread and not set(self._text(mode) or "w") & set("wax+")
         reads = last in _READERS or looks
         # A loop over files of the project gives names; a path that is written stands there.
-        named = reads and isinstance(path, ast.Name) and not self._builds
+        named = (
+            isinstance(path, ast.Name) and not self._builds and (reads or path.id in self._found)
+        )
         if text is None and not named:
             self.doubts.append(f"{last} with a path that is computed")
         self.commands.append(f"{'cat' if reads else 'tee'} {quoted(text or 'file')}")
@@ -252,6 +267,14 @@ class _Program:
             if name in _PATHS and not self._bound[name.rsplit(".", 1)[-1]]:
                 return self._text(node.args[0])
         return None
+
+
+def is_local(top: str, here: str | None) -> bool:
+    """Return whether a module is the project's own, where a program runs in `here`."""
+    if top in _PROJECT_MODULES or here is None or top in sys.stdlib_module_names:
+        return top in _PROJECT_MODULES
+    names = (f"{top}.py", f"{top}/__init__.py")  # a bare folder gives way to what is installed
+    return top.isascii() and any(os.path.lexists(f"{here}/{name}") for name in names)
 
 
 def _bound(nodes: list[ast.AST]) -> Counter[str]:

@@ -40,6 +40,7 @@ _NEVER_MENTIONED = frozenset(
 _MAKERS = frozenset({"touch", "mkdir"})
 _DELETERS = frozenset({"rm", "unlink", "rmdir"})
 _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
+_OVERWRITERS = _COPIERS | {"tee"}
 _LOCKERS = frozenset({"chmod", "chown", "chgrp"})
 _LOGS = pattern("logs")
 
@@ -56,9 +57,9 @@ def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     findings = list(_writes(command, ground))
     yield from findings or _mentions(command, ground)
     name = command.name
-    if name == "rm":
+    if name in {"rm", "unlink"}:
         yield from _rm(command)
-    elif name in {"unlink", "rmdir", "kill"} and roles.MANY & set(command.via):
+    elif name in {"rmdir", "kill"} and roles.MANY & set(command.via):
         yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
     elif name == "git" and _checks_out_files(command):
         yield Finding("it throws uncommitted work away", "git checkout --")
@@ -99,13 +100,18 @@ def _rm(command: ShellCommand) -> Iterator[Finding]:
 def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for files that leave the project, or get a second name in it."""
     name, letters = command.name, command.letters()
-    *sources, target = (*command.operands(), "")[: max(2, len(command.operands()))]
+    target = roles.destination(command)
+    sources = [o for o in command.operands() if o != target]
     # One file is no more than any tool may overwrite; a folder or several are a loss.
     many = len(sources) > 1 or "*" in "".join(sources) or bool(roles.MANY & set(command.via))
     moved = [c for s in sources if not _leaves(s, command, ground) for c in command.where(s)]
-    away = name == "mv" and _leaves(roles.destination(command) or target, command, ground)
+    away = name == "mv" and _leaves(target, command, ground)
     if away and moved and (many or any(map(os.path.isdir, moved))):
         yield Finding("it moves files out of the project", "mv out")
+    if roles.MANY & set(command.via) and name in _OVERWRITERS and target:
+        folder = target[-1:] == "/" or any(map(os.path.isdir, command.where(target)))
+        if COMPUTED in target or (name == "mv" and not folder and target not in {".", ".."}):
+            yield Finding("it overwrites files that a list names", f"xargs {name}")
     symbolic = "s" in letters or command.has_long("symbolic")
     copied = name == "cp" and ("l" in letters or command.has_long("link"))
     for source in sources if copied or name in {"ln", "link"} else ():
@@ -197,7 +203,8 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if reader or command.name in _MAKERS or "maybe" in command.via:
         return
     outside = not command.remote and not roles.only_reads(command)
-    computed = any(f"{COMPUTED}/" in word for word in command.operands())
+    files = [word for word in command.operands() if "://" not in word]
+    computed = any(f"{COMPUTED}/" in word for word in files)
     if outside and computed and command.name not in roles.CONTAINERS:
         yield opaque("the directory of a file that it may change is computed", "write computed")
     for path in roles.mentioned(command, ground):

@@ -298,7 +298,7 @@ def sent(command: ShellCommand) -> list[str]:
         return [s for s in sources if s not in keys and ":" not in s] if ":" in target else []
     named = [v for v in command.values_of(*SENT) if re.search(r"[@<]|^[/~.]", v)]
     if command.name in {"http", "https", "xh"}:
-        named += [a for a in command.args if re.search(r"(?:\w:?=?|^)@\S", a)]
+        named += [a for a in command.args if re.search(r"(?:\w[:=]{0,3}|^)@\S", a)]
     if command.name in {"curl", "wget"}:
         named += command.values_of("-T", "--upload-file", "--post-file", "--body-file")
     addresses = [a[7:] for a in command.args if a.startswith("file:///")]

@@ -28,6 +28,7 @@ from hermes.execution.policy.command import (
 from hermes.execution.policy.expansion import is_unknown
 from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
 from hermes.execution.policy.nested import SHELLS, shell_code
+from hermes.execution.policy.python import is_local
 from hermes.execution.policy.syntax import COMPUTED
 from hermes.execution.policy.table import COMMANDS, may_be_options
 
@@ -117,12 +118,13 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a program that nobody has described, or one in an odd place."""
     if command.computed or command.remote or _NOT_TYPED & set(command.via):
         return
-    if "/" not in command.path:
+    if "/" not in command.path or command.path[0] == "@":
         name = _VARIANT.sub("", command.name) or command.name
         runner = command.via[-1] if command.via else ""
+        top = name.partition(".")[0]
         # A module of the project is a script like any other; so is what a project gives its tools.
-        script = language_of(runner) == "python" or (runner and ":" in name)
-        known = script or name[:7] == "create-" or {command.name, name} & _KNOWN
+        module = language_of(runner) == "python" and (is_local(top, command.cwd) or {top} & _KNOWN)
+        known = module or (runner and ":" in name) or {command.path, command.name, name} & _KNOWN
         if not known and not _FACTS & {" ".join(command.args)}:
             yield Finding(f"`{command.name}` is not a command I know", command.name)
     elif command.path.startswith("/") and not _PLACES.match(command.path):
