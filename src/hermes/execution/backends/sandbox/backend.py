@@ -10,9 +10,10 @@ import contextlib
 import logging
 import os
 import posixpath
+import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -57,6 +58,10 @@ _OF_THE_HOST = """
     SSH_TTY GPG_TTY TMPDIR TMP TEMP XDG_RUNTIME_DIR BROWSER DOCKER_HOST DOCKER_CONTEXT KUBECONFIG
 """
 """Variables that name what is not inside."""
+_LOADS = re.compile(
+    r"LD_.+|.*(?:PATH|LIB|OPTS?|OPTIONS|STARTUP|PRELOAD|_ENV|_HOME|FLAGS|RC)|ENV", re.ASCII
+)
+"""Names of variables that make programs load or run something."""
 _NAMED = 20
 """Things that a note names."""
 _ROOM = 12
@@ -87,6 +92,7 @@ class SandboxEnvironment(ShellEnvironment):
         self.exposed = (layout.start, *layout.repositories) if layout.project else ()
         self._env = _environment(request, layout.home)
         self._holder: Holder | None = None
+        self._unclaimed = layout
         self._lock: int | None = None
         self._patrol = Patrol(layout)
         self._started: set[str] = set()
@@ -187,6 +193,12 @@ class SandboxEnvironment(ShellEnvironment):
 
     async def _open(self) -> ShellSession:
         """Bring it up, or up again if it has ended or has no room for a command."""
+        if not await asyncio.to_thread(self._layout.is_there):
+            await self._stop()
+            raise HermesError(
+                f"{self._layout.start} is another directory than when this session began.",
+                hint="Start a new session there.",
+            )
         if self._holder is None or not self._holder.running or self._crowded(self._holder):
             await self._stop()
             reason = unavailable()
@@ -200,11 +212,21 @@ class SandboxEnvironment(ShellEnvironment):
             await self._patrol.start(self._holder)
             self._footprint = Footprint(self._layout)
             self._watching = asyncio.ensure_future(self._watch(self._holder, self._footprint))
-        return self._shell or ShellSession(STATE_DIR, self._cwd)
+        if self._shell is None:
+            # Variables come in as those of an earlier command do: what leads into the sandbox is
+            # the system's, and must not load what a command has put where one of them points.
+            lines = (
+                f"export {name}={shlex.quote(value)}\n"
+                for name, value in self._env.items()
+                if name.isidentifier()
+            )
+            begun = "".join(lines).encode("utf-8", "surrogateescape")
+            await asyncio.to_thread(self._view().write, f"{STATE_DIR}/env.0", begun)
+        return self._shell or ShellSession(STATE_DIR, self._cwd, begun=True)
 
     def _prepare(self) -> None:
         if self._lock is None:
-            self._layout, self._lock = claim(self._layout)
+            self._layout, self._lock = claim(self._unclaimed)
             self._patrol.take_over(self._layout)
         prepare(self._layout)
         self._patrol.survey()
@@ -224,15 +246,9 @@ class SandboxEnvironment(ShellEnvironment):
         if self._holder is None:
             raise _not_running()
         command = rendered.command
-        # What leads into the sandbox is the system's: a command may have put the same names into a
-        # directory of the project that is on the person's PATH.
-        own = {} if rendered.restores else self._env
-        path = "" if rendered.restores else f"PATH={shlex.quote(self._env['PATH'])}; "
         return Launch(
-            argv=self._holder.command(
-                f"{path}{rendered.no_input}{rendered.script}", pty=command.pty
-            ),
-            env={**own, "PATH": SYSTEM_PATH},
+            argv=self._holder.command(f"{rendered.no_input}{rendered.script}", pty=command.pty),
+            env={"PATH": SYSTEM_PATH},
             launcher=self._holder.launcher,
             cwd="/",
             # Never the host's /dev/null: who can open a file can also change its mode.
@@ -359,6 +375,17 @@ def _path_outside(path: str, layout: SandboxLayout) -> str:
     )
 
 
+def _variables_outside(env: Mapping[str, str], layout: SandboxLayout) -> dict[str, str]:
+    """Leave out what makes programs of the person load something of the project."""
+    own = tuple(f"{place}/" for place in (layout.start, *layout.repositories))
+
+    def leads_in(value: str) -> bool:
+        ways = (way for way in re.split(r"[\s:;,=]+", value) if way.startswith("/"))
+        return any(f"{p}/".startswith(own) for way in ways for p in (way, os.path.realpath(way)))
+
+    return {n: v for n, v in env.items() if not (_LOADS.fullmatch(n) and leads_in(v))}
+
+
 def _inside(cwd: str, layout: SandboxLayout) -> str:
     inside = posixpath.normpath(cwd)
     return inside if f"{inside}/".startswith(f"{layout.start}/") else layout.start
@@ -409,7 +436,7 @@ async def _open_environment(request: EnvironmentRequest) -> SandboxEnvironment:
     outside = None
     if request.settings.project:
         path = _path_outside(f"{request.env.get('PATH') or ''}:{_PATH}", layout)
-        host = replace(request, env={**request.env, "PATH": path})
+        host = replace(request, env={**_variables_outside(request.env, layout), "PATH": path})
         outside = await load_backend("local").open(host)
     environment = SandboxEnvironment(request, layout, outside)
     await environment.settle_left()

@@ -21,7 +21,7 @@ import resource
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -32,6 +32,9 @@ from hermes.domain.errors import HermesError
 from hermes.execution.backends.sandbox.mounts import (
     SandboxLayout,
     bwrap_arguments,
+    clear_ways,
+    misplaced,
+    mount_point,
     overlay_script,
 )
 from hermes.execution.backends.sandbox.seccomp import confiner, filter_program
@@ -54,7 +57,6 @@ _HOLD = (
     " && exec </dev/null >/dev/null 2>&1"
     " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
 )
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 _MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _START_SECONDS = 15.0
 _NS_GET_PARENT = 0xB702
@@ -190,12 +192,14 @@ class Holder:
             make_cgroup, layout.options.max_processes, layout.terminal.container_memory << 20
         )
         try:
-            child, pid, mount_namespace = await _held(layout, cgroup)
+            arguments = await asyncio.to_thread(_arguments, layout)
+            child, pid, mount_namespace = await _held(layout, cgroup, arguments)
         except BaseException:
             cgroup.remove()
             raise
         try:
             holder = cls(child, _pinned(pid, mount_namespace), layout, cgroup)
+            await asyncio.to_thread(holder._verify, layout, arguments)
             if layout.tools:
                 await holder._lay_over(overlay_script(layout))
         except OSError as error:
@@ -224,8 +228,10 @@ class Holder:
         with contextlib.suppress(OSError), os.scandir(f"{self.root}/proc") as entries:
             for entry in entries:
                 if entry.name.isdigit():
-                    with contextlib.suppress(OSError):
+                    try:
                         count += Path(entry.path, "task").stat().st_nlink - 2
+                    except OSError:
+                        count += 1  # it has ended, and may have left another one
         return count
 
     def mounted(self) -> frozenset[str] | None:
@@ -234,8 +240,13 @@ class Holder:
             text = Path(f"/proc/self/fd/{self._directory}/mountinfo").read_bytes()
         except OSError:
             return None
-        points = (line.split(b" ", 5)[4] for line in text.splitlines())
-        return frozenset(os.fsdecode(_OCTAL.sub(_byte, point)) for point in points) or None
+        return frozenset(map(mount_point, text.splitlines())) or None
+
+    def _verify(self, layout: SandboxLayout, arguments: Sequence[str]) -> None:
+        """Make sure, before anything runs, that all is mounted where it was meant to be."""
+        wrong = misplaced(layout, arguments, self.root, self.mounted() or frozenset())
+        if wrong:
+            raise OSError(wrong)
 
     async def cover(self, mounts: Iterable[tuple[str, bool]]) -> None:
         """Mount things over themselves, read-only unless they are to be writable."""
@@ -282,11 +293,15 @@ class Holder:
             await _removed(self._cgroup)
 
 
-def _byte(escape: re.Match[bytes]) -> bytes:
-    return bytes([int(escape[1], 8)])
+def _arguments(layout: SandboxLayout) -> list[str]:
+    arguments = bwrap_arguments(layout)
+    clear_ways(layout, arguments)
+    return arguments
 
 
-async def _held(layout: SandboxLayout, cgroup: Cgroup) -> tuple[Child, int, int]:
+async def _held(
+    layout: SandboxLayout, cgroup: Cgroup, arguments: Sequence[str]
+) -> tuple[Child, int, int]:
     """Start the holder; return it, its process number and its mount namespace."""
     said = bytearray()
     changed = asyncio.Event()
@@ -295,7 +310,6 @@ async def _held(layout: SandboxLayout, cgroup: Cgroup) -> tuple[Child, int, int]
         said.extend(data)
         changed.set()
 
-    arguments = await asyncio.to_thread(bwrap_arguments, layout)
     # Arguments go through a descriptor: paths of the host are nobody's business inside.
     hold = _HOLD.format(watches=layout.options.max_watches)
     filtered = layout.base / "etc/filter"

@@ -31,7 +31,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from stat import S_IFDIR, S_IFLNK
+from stat import S_IFDIR, S_IFLNK, S_IFREG
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -81,7 +81,8 @@ _PRIVATE_PLACES = """
     .bash_history .zsh_history
 """
 _TOOLS = """
-    .pyenv .rbenv .nodenv .goenv .jenv .nvm .volta .fnm .asdf .sdkman .bun .deno .cargo .rustup go
+    .pyenv .rbenv .nodenv .goenv .jenv .nvm .volta .fnm .asdf .sdkman .bun .deno .cargo .rustup
+    go/bin go/pkg
     .ghcup .cabal .stack .opam .elan .julia .juliaup .composer .dotnet .pub-cache .conda miniconda3
     anaconda3 miniforge3 .npm .npm-global .yarn .pnpm-store .m2 .gradle .ivy2 .sbt .gem .bundle
     .local/bin .local/lib .local/pipx .local/share/pipx .local/share/uv .local/share/mise
@@ -106,6 +107,7 @@ _TOOL_SETTINGS = """
     .local/share/mise/installs/node/*/etc/npmrc .bun/bunfig.toml .yarn/yarnrc .sbt/repositories
     .sbt/*/*.sbt .sbt/*/global.sbt .gradle/init.gradle .gradle/init.gradle.kts .gradle/init.d/*
     .julia/config/startup.jl .composer/config.json .stack/config.yaml .gem/gemrc .opam/config
+    .cache/pre-commit/*/.git/config go/pkg/mod/cache/vcs/*/config .npm/_logs/*
     .ivy2/ivysettings.xml .dotnet/NuGet/NuGet.Config .conda/condarc
 """
 """Settings beside toolchains, hidden if there is a password in them."""
@@ -123,6 +125,7 @@ _DEVICES = {
     "tty": (5, 0),
 }
 _NOBODY = 65534
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 _SECRETS_SOUGHT = 100
 _LONGEST_SETTINGS = 1 << 20
 _PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi", "mtrr")
@@ -139,6 +142,8 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     """The same on the host."""
     project: bool
     """The workspace is a directory that a person works on."""
+    identity: tuple[int, int] | None
+    """Which directory that is: another one may take its path."""
     home: str
     """`~` as commands see it."""
     kept: Path
@@ -158,6 +163,10 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     """Where device nodes for sandboxes are kept."""
     terminal: Terminal
     options: SandboxOptions
+
+    def is_there(self) -> bool:
+        """Tell whether the project is still the directory at its path."""
+        return self.identity is None or identity_of(str(self.workspace)) == self.identity
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -183,6 +192,7 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
         start=str(project or WORKSPACE),
         workspace=project or base / "workspace",
         project=project is not None,
+        identity=identity_of(str(project)) if project else None,
         home=home,
         kept=kept,
         held=kept / "held",
@@ -198,6 +208,15 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
         terminal=request.terminal,
         options=request.options(SandboxOptions),
     )
+
+
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Return which directory is at a path."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino)
 
 
 def _kept(sandboxes: Path, project: str) -> Path:
@@ -302,6 +321,7 @@ def bwrap_arguments(layout: SandboxLayout) -> list[str]:
         *(part for path in shown for part in ("--ro-bind-try", path, path)),
         *(part for path in layout.repositories for part in ("--bind", path, path)),
         *("--bind", str(layout.workspace), layout.start),
+        *_holding(layout),
         *_guarding(layout),
         *_hiding(layout),
         *("--remount-ro", "/", "--chdir", "/"),
@@ -346,13 +366,67 @@ def coverings(layout: SandboxLayout, wanted: Collection[str]) -> Iterator[tuple[
     present = [path for path in layout.guarded if path in wanted and kind(path) not in {0, S_IFLNK}]
     above = {f"{layout.start}/.git"}.intersection(wanted)
     roots = [*map(Path, layout.repositories), layout.workspace]
-    for file in map(Path, present):
-        root = next((root for root in roots if file.is_relative_to(root)), file)
-        above.update(str(root / folder) for folder in file.relative_to(root).parents)
+    for path in list(present):
+        folders = _folders_above(Path(path), roots)
+        if any(kind(str(folder)) == S_IFLNK for folder in folders):
+            present.remove(path)  # what the link leads to is guarded by its own path
+        else:
+            above.update(map(str, folders))
     for folder in sorted(above - {*map(str, roots)}):
         if kind(folder) == S_IFDIR:
             yield folder, True
     yield from ((path, False) for path in present)
+
+
+def _folders_above(file: Path, roots: Iterable[Path]) -> list[Path]:
+    """Return the folders between a root and what is in it."""
+    root = next((root for root in roots if file.is_relative_to(root)), file)
+    return [root / folder for folder in file.relative_to(root).parents]
+
+
+def clear_ways(layout: SandboxLayout, points: Iterable[str]) -> None:
+    """Move aside what commands have left on the way to a mount: a link would lead it elsewhere."""
+    own = {layout.home: layout.kept / "home", "/tmp": layout.base / "tmp"}  # noqa: S108 - its own
+    for point in points:
+        for inside, outside in own.items():
+            if point.startswith(f"{inside}/"):
+                _clear_way(outside, point, Path(point).relative_to(inside))
+
+
+def _clear_way(at: Path, point: str, way: Path) -> None:
+    for number, name in enumerate(way.parts, 1):
+        at /= name
+        found = kind(str(at))
+        last = number == len(way.parts) and found == S_IFREG and not Path(point).is_dir()
+        if found and found != S_IFDIR and not last:
+            at.rename(at.with_name(f"{name}.{secrets.token_hex(4)}"))
+        if found != S_IFDIR:
+            return
+
+
+def misplaced(
+    layout: SandboxLayout, points: Collection[str], root: str, mounted: frozenset[str]
+) -> str:
+    """Say what is mounted in another place than was meant, or another directory than was meant."""
+    own = (layout.home, layout.start, "/tmp", *layout.repositories)  # noqa: S108 - its own
+    elsewhere = mounted.difference(points, _mounted_here())
+    for point in sorted(elsewhere):
+        if any(point.startswith(f"{place}/") for place in own):
+            return f"something was mounted at {point}"
+    if layout.identity is not None and identity_of(f"{root}{layout.start}") != layout.identity:
+        return f"{layout.start} is another directory than when this session began"
+    return ""
+
+
+def _mounted_here() -> frozenset[str]:
+    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    return frozenset(mount_point(line) for line in lines)
+
+
+def mount_point(line: bytes) -> str:
+    """Return the place that a line of `mountinfo` is about."""
+    escaped = line.split(b" ", 5)[4]
+    return os.fsdecode(_OCTAL.sub(lambda m: bytes([int(m[1], 8)]), escaped))
 
 
 def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
@@ -420,6 +494,20 @@ def _make_device(node: Path, device: int) -> None:
 
 def _hiding(layout: SandboxLayout) -> Iterator[str]:
     """Cover what would show inside a visible directory."""
+    for path in _covered(layout):
+        yield from _cover(path)
+
+
+def _holding(layout: SandboxLayout) -> Iterator[str]:
+    """Keep the folders above what is covered in the project from being moved, cover and all."""
+    roots = [layout.workspace] if layout.project else []
+    above = {folder for path in _covered(layout) for folder in _folders_above(path, roots)}
+    for folder in sorted(map(str, above - {*roots})):
+        if kind(folder) == S_IFDIR:
+            yield from ("--bind", folder, folder)
+
+
+def _covered(layout: SandboxLayout) -> list[Path]:
     shown = [Path("/usr"), *map(Path, layout.terminal.sandbox_read_only_paths)]
     hidden = [*layout.hidden]
     if layout.project:
@@ -430,7 +518,7 @@ def _hiding(layout: SandboxLayout) -> Iterator[str]:
         for path in (Path(text), Path(os.path.realpath(text))):
             if _inside_any(path, shown) and not _inside_any(path, covered):
                 covered.append(path)
-                yield from _cover(path)
+    return [path for path in covered if os.path.lexists(path)]
 
 
 def _cover(path: Path) -> Iterator[str]:

@@ -146,6 +146,8 @@ class Patrol:
             await asyncio.to_thread(self._guard.alive)
 
     async def _hold(self, sound: frozenset[str]) -> bool:
+        if not await asyncio.to_thread(self._layout.is_there):
+            return False  # what is at its path now is somebody else's
         held = await asyncio.to_thread(self._guard.check, sound)
         if held:
             log.warning("held in %s: %s", self._layout.start, ", ".join(map(str, held)))
