@@ -371,6 +371,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
     findings += reach.check_sourced(found.commands, ground)
+    findings += reach.check_remotes(found.commands)
     return list(dict.fromkeys(findings))
 
 

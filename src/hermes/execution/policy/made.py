@@ -77,7 +77,8 @@ class MadeFiles:
         if name in {"chmod", "touch"}:
             self._on_disk |= {absolute(p, command.cwd) for p in operands}
             return
-        brings = name in _BRINGERS and bool(_BRINGS & {*operands[:3]})
+        images = name in {"docker", "podman"} and "pull" in operands[:2]
+        brings = name in _BRINGERS and bool(_BRINGS & {*operands[:3]}) and not images
         brought = brings and name not in _REPOSITORIES
         paths = [*written(command), *(operands[-1:] if brought else ())]
         made = {absolute(p, cwd) for p in paths for cwd in command.cwds}
@@ -103,7 +104,8 @@ class MadeFiles:
         if comes or (unpacks and self._arrived):
             self.fetched |= {f"{p}*" for p in unpacked}
             self.fetched |= {f"{p}/**" for p in made} if whole else made
-            self._acts = self._acts or whole or any(map(_may_run, made))
+            arrived = whole and bool(made or unpacked or patches)
+            self._acts = self._acts or arrived or any(map(_may_run, made))
         self.files |= {path: text if path not in self.files else None for path in made}
         self.files |= dict.fromkeys(unpacked)
         self._arrived = self._arrived or brings or name in _ARRIVALS

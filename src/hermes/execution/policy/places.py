@@ -64,6 +64,8 @@ _LEDGER = re.compile(r"(?:.*/)?(?:state|ledger)\.db(?:-wal|-shm)?$")
 _OBEYED = re.compile(r"/(?:\.(?!hermes/)|s?bin/|Library/)")
 """Where a new file of a home counts without anybody's doing."""
 _MAX_PATH = 4096
+_SOUGHT = (".git/config", ".git/hooks/pre-commit", ".github/workflows/ci.yml", ".husky/pre-commit")
+"""What a glob may find of the project's configuration."""
 _SYSTEM_PLACE = ProtectedPlace(PlaceKind.SYSTEM, "system path")
 _TABLE = tuple(
     (ProtectedPlace(PlaceKind[kind], label.replace("_", " ")), found)
@@ -175,7 +177,10 @@ def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
     for place, found in _TABLE:
         if found.search(clean) and not _only_looks_like(place.kind, clean, ground):
             return place
-    if any(c in clean for c in "*?[") and clean.startswith("/"):
+    glob = any(c in clean for c in "*?[")
+    if glob and any(may_match(f"{ground.project or ''}/{name}", clean) for name in _SOUGHT):
+        return ProtectedPlace(PlaceKind.PROJECT, "project config")
+    if glob and clean.startswith("/"):
         top = clean.split("/")[1]
         if any(may_match(name, top) for name in ("etc", "usr", "bin", "boot", "root")):
             return _SYSTEM_PLACE

@@ -88,8 +88,8 @@ class _Program:
                 self._import(node, here)
         self._bound = _bound(nodes)
         self._constants: dict[str, str] = {}
-        self._found: set[str] = set()
-        """Names that only stand for files of the project."""
+        self._found: dict[str, str] = {}
+        """Names that only stand for files of the project, and which."""
         for node in nodes:
             if isinstance(node, ast.Assign):
                 self._assign(node)
@@ -136,11 +136,11 @@ class _Program:
             case ast.Name(name), ast.Call(ast.Attribute(root, attr), args):
                 # Of a path that is written out, or of the module `glob`.
                 of_module = isinstance(root, ast.Name) and root.id in self._modules
-                where = args if of_module else [root, *args]
-                written = all(self._text(part) is not None for part in where)
-                finds = attr in {"glob", "rglob", "iterdir"} and written
-                if finds and self._bound[name] == 1:
-                    self._found.add(name)
+                where = [self._text(part) for part in (args if of_module else [root, *args])]
+                plain = [text for text in where if text is not None]
+                kind = re.search(r"\*\.\w+$", "/".join(plain)) and attr in {"glob", "rglob"}
+                if kind and len(plain) == len(where) and self._bound[name] == 1:
+                    self._found[name] = "/".join(plain)
 
     def _call(self, node: ast.Call) -> None:
         last = self._dotted(node.func).rsplit(".", 1)[-1]
@@ -178,12 +178,13 @@ class _Program:
         looks = last == "open" and not spread and not set(self._text(mode) or "w") & set("wax+")
         reads = last in _READERS or looks
         # A loop over files of the project gives names; a path that is written stands there.
-        named = (
-            isinstance(path, ast.Name) and not self._builds and (reads or path.id in self._found)
-        )
-        if text is None and not named:
+        name = path.id if isinstance(path, ast.Name) and not self._builds else ""
+        if text is None and not (name if reads else name in self._found):
             self.doubts.append(f"{last} with a path that is computed")
-        self.commands.append(f"{'cat' if reads else 'tee'} {quoted(text or 'file')}")
+        if text is None and not reads:
+            self.commands.append(f"cp file {quoted(self._found.get(name, 'file'))}")
+        else:
+            self.commands.append(f"{'cat' if reads else 'tee'} {quoted(text or 'file')}")
 
     def _named(self, node: ast.AST) -> None:
         match node:

@@ -65,7 +65,7 @@ def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield Finding("it throws uncommitted work away", "git checkout --")
     elif name == "kill":
         everybody = [a for a in command.args if a != "-1" and re.fullmatch(r"\s*-0*1\s*", a)]
-        looked_up = any(c.name != "cat" for c in command.inner)
+        looked_up = any(c.name not in {"cat", "jobs"} for c in command.inner)
         if looked_up or everybody or NUMBER in command.line:
             yield opaque("whom it signals is computed, or everybody", "kill computed")
     elif name == "truncate" and not any(v[:1] == "+" for v in command.values_of("-s", "--size")):
@@ -157,6 +157,15 @@ def _odd_target(path: str, command: ShellCommand, ground: Ground) -> Iterator[Fi
         yield Finding("it changes logs or history", "write logs")
     if path in command.writes and any(c in path for c in "*?["):
         yield Finding("it overwrites several files", "write several")
+    listed = bool(roles.MANY & set(command.via)) and not path.strip(COMPUTED + UNKNOWN)
+    if listed and (path in command.writes or command.name in {"dd", "tee"}):
+        yield Finding("it overwrites files that a list names", "write listed")
+    if (
+        command.name in _OVERWRITERS
+        and "/dev/null" in command.args
+        and any(c in path for c in "*?[")
+    ):
+        yield Finding("it empties several files", "write several")
     lost = _is_lost(command, ground) and path[:1] not in {"/", "~"}
     if lost or _nowhere(path, command):
         yield opaque("where it writes is computed", "write computed")
@@ -241,6 +250,8 @@ _INSTALLERS = TABLES["verbs"].keys() - roles.CONTAINERS - {"git", "gh", "glab"}
 _OUTPUT_OPTIONS = pattern("output-options")
 _SETTINGS_OPTION = re.compile(r"config|reporter|plugin|formatter|build-file")
 _LOADS_OUTSIDE = "load outside"
+_WITHIN = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/home|~)/[^\"',}\s]*")
+"""A path inside a value."""
 
 
 def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -262,7 +273,8 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if any(places.is_foreign(o, command, ground) for o in absolutes):
         yield Finding("it works on what is outside of the project", _LOADS_OUTSIDE)
     yield from _code_behind_options(command)
-    for value in _loaded(command):
+    inner = (way for value in _loaded(command) for way in (value, *_WITHIN.findall(value)))
+    for value in inner:
         if places.is_foreign(value, command, ground):
             yield Finding(f"it loads {value} from outside of the project", _LOADS_OUTSIDE)
 
@@ -329,6 +341,14 @@ def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         or any(places.inside(home, place) for place in taken for home in homes)
     ):
         yield READS_SECRET
+
+
+def check_remotes(commands: list[ShellCommand]) -> Iterator[Finding]:
+    """Yield a finding for a push to where the same script has said that a name leads."""
+    said = [c.operands() for c in commands if c.name == "git"]
+    added = {o[2] for o in said if o[:2] == ["remote", "add"] and len(o) > 2}
+    if any(o[:1] == ["push"] and added & {*o[1:]} for o in said):
+        yield Finding("it pushes to an address", "git push address")
 
 
 def _sourced(command: ShellCommand) -> tuple[str, ...]:

@@ -153,6 +153,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "archive": _archive,
     "address": _address,
     "patched": _patched,
+    "compiled": lambda c: [v for v in c.values_of("-o", "--output", "--outfile") if v[:1] in "/~."],
     "preprocessed": lambda c: c.values_of("-o") if "-E" in c.args else (),
     "key": lambda c: c.values_of("-f") if c.args[:1] not in {("-l",), ("-lf",)} else (),
 }
@@ -259,7 +260,8 @@ def shown(command: ShellCommand, ground: Ground) -> Iterator[str]:
         words = command.args
     shows = command.name == "git" and bool(_SHOWS & {*command.operands()[:1]})
     if command.name in _SCRIPTED or shows or (command.name in NETWORK and words):
-        words = (*words, *(word for arg in command.args for word in _PIECES.split(arg)))
+        inner = (word for arg in command.args for word in _PIECES.split(arg))
+        words = (*words, *(word for word in inner if word[:2] != ".*"))
     made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
     yield from (w for w in words if w not in made and (w[:1] != "-" or "=" in w))
 

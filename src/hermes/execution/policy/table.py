@@ -28,7 +28,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import Finding, ShellCommand, only_local, readings
+from hermes.execution.policy.command import Finding, ShellCommand, only_local, readings, words
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import floor_finding
 from hermes.execution.policy.syntax import COMPUTED
@@ -41,6 +41,10 @@ class _Rule(Struct, frozen=True):
     unless: tuple[str, ...]
     reason: str
     kind: str
+
+
+_PASSES_ON = words("cargo dotnet")
+"""Programs that give what stands behind `--` to another one."""
 
 
 class RuleTable:
@@ -67,11 +71,11 @@ class RuleTable:
             for operands, rest in (rule.verbs and found) or [([], args)]:
                 verb = _verb(rule, operands)
                 excuses = rest[: rest.index("--")] if "--" in rest else rest
-                if rule.reason[0] == "!":
-                    excuses = excuses[:1]
-                if verb is None or any(_excuses(f, excuses) for f in rule.unless):
+                looked_at = excuses[:1] if rule.reason[0] == "!" else excuses
+                if verb is None or any(_excuses(f, looked_at) for f in rule.unless):
                     continue
-                flag = next((f for f in rule.flags if _given(f, rest)), None)
+                own = excuses if name in _PASSES_ON else rest
+                flag = next((f for f in rule.flags if _given(f, own)), None)
                 if flag is not None or not rule.flags:
                     shown = verb or (flag if flag and flag[0] not in "*~" else "")
                     kind = rule.kind or f"{name} {shown}".strip()
