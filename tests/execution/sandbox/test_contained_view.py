@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.errors import HermesError, NotFound
+from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import digest
 from hermes.execution.backends.sandbox.view import View
 
 SECRET = b"outside"
@@ -90,3 +91,43 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         with pytest.raises(HermesError):
             view.read(bad, 0, None)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_links_that_lead_through_very_many_folders_are_not_followed(tmp_path: Path) -> None:
+    """A chain of them costs no more than one long path, and a listing follows none."""
+    deep = "/".join(["d"] * 150)
+    (tmp_path / deep).mkdir(parents=True)
+    (tmp_path / "many").mkdir()
+    (tmp_path / "l38").write_bytes(b"x")
+    for number in range(38):
+        (tmp_path / f"l{number}").symlink_to(f"{deep}/{'../' * 150}l{number + 1}")
+    for number in range(3000):
+        (tmp_path / f"many/{number}").symlink_to("../l0")
+    (tmp_path / "many/folder").symlink_to("../d")
+    view = View(str(tmp_path), ("/",))
+    assert view.read("l33", 0, None) == b"x"
+    with pytest.raises(HermesError, match="too many directories and links on the way"):
+        view.read("l0", 0, None)
+    assert not any(entry.is_dir for entry in view.list_dir("many"))
+
+
+def test_of_a_very_full_folder_only_so_much_is_listed(tmp_path: Path) -> None:
+    for number in range(20_001):
+        (tmp_path / str(number)).touch()
+    assert len(View(str(tmp_path), ()).list_dir("/")) == 20_000
+
+
+def test_a_file_that_does_not_fit_into_memory_is_neither_read_nor_compared(tmp_path: Path) -> None:
+    for name in ("f", ".python-version"):
+        (tmp_path / name).write_bytes(b"3.12\n")
+        os.truncate(tmp_path / name, 1 << 42)
+    view = View(str(tmp_path), ("/",), project="/")
+    for action in (
+        lambda: view.read("f", 0, None),
+        lambda: view.write("f", b"new", digest(b"3.12\n")),
+        lambda: view.write(".python-version", b"3.13\n"),
+    ):
+        with pytest.raises(UsageError, match="too large"):
+            action()
+    assert view.read("f", 0, 5) == b"3.12\n"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".python-version", "f"]

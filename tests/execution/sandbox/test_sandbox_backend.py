@@ -14,6 +14,7 @@ import pytest
 import hermes
 from fakes.boxes import Boxes, says, sh
 from fakes.hermes_process import other_process, processes_with
+from fakes.machines import until
 from fakes.toolbox import gone, local_environment
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Environment, ShellRun
@@ -297,3 +298,28 @@ async def test_hermes_need_not_be_root(tmp_path: Path) -> None:
         "usable yes",
         "usable yes",
     ]
+
+
+async def test_files_of_one_session_do_not_take_all_threads(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path) as boxes:
+        env, other = await boxes.open(), await boxes.open("other")
+        workspace = boxes.directory() / "workspace"
+
+        async def writing() -> bool:
+            return len(list(workspace.glob(".*.tmp"))) > 1
+
+        async def locked() -> bool:
+            return (workspace / "locked").exists()
+
+        await sh(other, "true")
+        await env.spawn(ShellRun(script="flock . -c 'touch locked; sleep 50'"))
+        await until(locked)
+        writes = [asyncio.ensure_future(env.write(f"f{number}", b"x")) for number in range(100)]
+        await until(writing)
+        async with asyncio.timeout(4):
+            assert await says(other, "echo fine") == "fine"
+        for write in writes:
+            write.cancel()
+        async with asyncio.timeout(4):
+            assert await says(other, "echo fine") == "fine"
+        await env.close()

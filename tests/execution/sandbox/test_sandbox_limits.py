@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from fakes.boxes import Boxes, says, sh
-from fakes.machines import request_for
+from fakes.machines import request_for, until
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.holder import Holder
@@ -167,7 +167,7 @@ async def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
     footprint = Footprint(layout)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(2.5):
-            await footprint.watch(_Unlimited(holder.root), lambda: True)  # type: ignore[arg-type]
+            await footprint.watch(_Unlimited(holder))  # type: ignore[arg-type]
     assert footprint.note == ""
     await holder.stop()
     await child.close(0.0)
@@ -188,6 +188,104 @@ for number in range(60):
     full = await sh(env, "python3 hide.py")
     assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
     assert await says(env, "echo room") == "room"
+    await boxes.pool.close()
+
+
+_FILL = """
+import array, ctypes, os, resource, socket, threading, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+kept = []
+
+def put(hide):
+    file = os.open("x", os.O_CREAT | os.O_RDWR)
+    os.unlink("x")
+    os.write(file, bytes(10 << 20))
+    hide(file)
+    time.sleep(0.2)
+
+def send(file):
+    kept.append(socket.socketpair())
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))
+    kept[-1][0].sendmsg([b"x"], [rights])
+    os.close(file)
+
+def map_a_page(file):
+    libc.mmap(None, 4096, 1, 1, file, 0)
+    os.close(file)
+
+def fill(hide=kept.append):
+    for _ in range(60):
+        put(hide)
+
+def open_many():
+    most = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 100)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most + 50, most + 50))
+    for _ in range(21_000 // most + 1):
+        if not os.fork():
+            kept.extend(os.dup(0) for _ in range(most))
+            time.sleep(20)
+            os._exit(0)
+
+time.sleep(2)
+"""
+HIDEOUTS = {
+    "on their way": "fill(send)",
+    "mapped by a page": "fill(map_a_page)",
+    "behind many others": "open_many(); time.sleep(1); os.fork() or fill(); os.wait()",
+    "of a process that shows nothing": "libc.prctl(4, 0, 0, 0, 0); fill()",
+    "of a later thread": "threading.Thread(target=fill).start(); libc.syscall(EXIT, 0)",
+}
+
+
+@pytest.mark.parametrize("where", HIDEOUTS)
+async def test_files_without_a_name_count_wherever_they_are(tmp_path: Path, where: str) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    script = f"EXIT = {60 if os.uname().machine == 'x86_64' else 93}{_FILL}{HIDEOUTS[where]}"
+    await env.write("hide.py", script.encode())
+    full = await sh(env, "python3 hide.py")
+    assert "of 20 MB of disk." in full.output
+    assert "Everything that ran in it was ended" in full.output
+    assert await says(env, "echo room") == "room"
+    await boxes.pool.close()
+
+
+async def test_what_lies_below_a_folder_that_shows_nothing_counts(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    fill = "for i in $(seq 60); do head -c 10m /dev/zero > f$i; sleep 0.2; done"
+    full = await sh(env, f"mkdir -p h/b; chmod 111 h; cd h/b; sleep 2; {fill}")
+    assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
+    assert await says(env, "chmod 755 /workspace/h; echo room") == "room"
+    await boxes.pool.close()
+
+
+async def test_what_a_command_leaves_running_is_watched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    fill = "for i in $(seq 60); do head -c 10m /dev/zero > f$i; sleep 0.2; done; touch full"
+    await sh(env, f"sleep 2; (setsid bash -c '{fill}' >/dev/null 2>&1 &)")
+
+    async def ended() -> bool:
+        assert not (boxes.directory() / "workspace/full").exists()
+        return "of 20 MB of disk" in caplog.text
+
+    await until(ended)
+    assert await says(env, "test ! -e full; echo room") == "room"
+    await boxes.pool.close()
+
+
+async def test_what_others_write_is_not_of_a_sandbox(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    running = asyncio.ensure_future(sh(env, "echo mine > f; sleep 6; echo over"))
+    for number in range(25):
+        await asyncio.to_thread((tmp_path / f"{number}").write_bytes, bytes(10 << 20))
+        await asyncio.sleep(0.1)
+    assert (await running).output == "over\n"
     await boxes.pool.close()
 
 
@@ -235,7 +333,7 @@ async def test_memory_is_watched_where_the_kernel_sets_no_limit_for_all(
     )
     child = await launch.start(lambda _: None)
     footprint = Footprint(layout)
-    await footprint.watch(_Unlimited(holder.root), lambda: True)  # type: ignore[arg-type]
+    await footprint.watch(_Unlimited(holder))  # type: ignore[arg-type]
     assert "of 150 MB of memory" in footprint.note
     await holder.stop()
     await child.close(0.0)
@@ -246,8 +344,8 @@ class _Unlimited:
 
     limits_memory = False
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    def __init__(self, holder: Holder) -> None:
+        self.root, self.tasks = holder.root, holder.tasks
 
 
 async def test_a_tree_as_deep_as_you_like_ends_nobody(tmp_path: Path) -> None:

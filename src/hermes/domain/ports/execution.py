@@ -156,7 +156,7 @@ class Environment(Protocol):
         """Return those of `paths` where there is something; what cannot be seen is not there."""
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Read bytes of a regular file."""
+        """Read bytes of a regular file; without `limit` it is refused if that is a great many."""
 
     async def write(self, path: str, data: bytes, was: str = "") -> None:
         """Replace a file atomically, making parent directories.
@@ -167,7 +167,7 @@ class Environment(Protocol):
     async def remove(self, path: str) -> None: ...
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """List a directory, sorted by name."""
+        """List a directory, sorted by name; of a very full one perhaps not all."""
 
     async def close(self) -> None:
         """Stop everything that still runs and release all resources."""

@@ -17,7 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import NOTHING, DirEntry, FileStat, digest
@@ -28,6 +28,14 @@ _PROCESS_INTERNALS = re.compile(
 """Read in our own process these would show our own secrets."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LOCK_SECONDS = 5.0
+_LONGEST = 64 << 20
+"""Bytes of a file that is read at once."""
+_AT_ONCE = 2
+"""Threads of the process that files of one session take."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Files(Protocol):
@@ -55,24 +63,32 @@ class BlockingFiles(Protocol):
 class ThreadedFiles:
     def __init__(self, files: Callable[[], BlockingFiles]) -> None:
         self._files = files
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def stat(self, path: str) -> FileStat | None:
-        return await asyncio.to_thread(self._files().stat, path)
+        return await self._done(self._files().stat, path)
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
-        return await asyncio.to_thread(self._files().present, paths)
+        return await self._done(self._files().present, paths)
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
-        return await asyncio.to_thread(self._files().read, path, offset, limit)
+        return await self._done(self._files().read, path, offset, limit)
 
     async def write(self, path: str, data: bytes, was: str = "") -> None:
-        await asyncio.to_thread(self._files().write, path, data, was)
+        await self._done(self._files().write, path, data, was)
 
     async def remove(self, path: str) -> None:
-        await asyncio.to_thread(self._files().remove, path)
+        await self._done(self._files().remove, path)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        return await asyncio.to_thread(self._files().list_dir, path)
+        return await self._done(self._files().list_dir, path)
+
+    async def _done(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do it in a thread, which counts until it ends: also if nobody waits for it any more."""
+        await self._room.acquire()
+        doing = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+        doing.add_done_callback(lambda _: self._room.release())
+        return await asyncio.shield(doing)
 
 
 class HostFiles:
@@ -101,7 +117,7 @@ class HostFiles:
             with os.fdopen(fd, "rb") as file:
                 if offset:
                     file.seek(offset)
-                return file.read(-1 if limit is None else limit)
+                return read_whole(path, file) if limit is None else file.read(limit)
 
     def write(self, path: str, data: bytes, was: str = "") -> None:
         with explained(path):
@@ -211,6 +227,14 @@ def require_unchanged(path: str, was: str, read: Callable[[], bytes]) -> None:
 
 def changed_meanwhile(path: str) -> Conflict:
     return Conflict(f"{path} was changed meanwhile; nothing was written.", hint="Read it again.")
+
+
+def read_whole(path: str, file: BinaryIO, most: int = _LONGEST) -> bytes:
+    """Read all that is left of a file, unless that is too much: it may grow meanwhile."""
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise UsageError(f"{path} is too large to be read at once.", hint="Use the terminal.")
+    return data
 
 
 def require_regular(path: str, status: os.stat_result) -> None:

@@ -40,6 +40,8 @@ _SEES_ITSELF = re.compile(r"\b(?:pkill|pgrep|ps)\b")
 """`pkill -f server` must not find the shell that has these words on its command line."""
 
 _MAX_CWD = 8192
+_REPORTED = re.compile(r"/[^\0\ud800-\udfff]*\n")
+"""A directory, as text: commands may write anything in place of it."""
 _KEPT = 16
 """Generations kept on disk: commands that just started may still read them."""
 
@@ -112,7 +114,7 @@ class ShellSession:
         self, generation: Generation, reported: str | None, *, keep_env: bool, keep_cwd: bool
     ) -> None:
         """Put a finished command's state in force; `reported` is its cwd file."""
-        if reported is None or not reported.endswith("\n"):
+        if reported is None or not _REPORTED.fullmatch(reported):
             return
         if self.current is not None and self.current.number > generation.number:
             return

@@ -293,7 +293,7 @@ class SandboxEnvironment(ShellEnvironment):
         """Guard the project for as long as anything runs; end what has outgrown its share."""
         async with asyncio.TaskGroup() as group:
             patrol = group.create_task(self._patrol.watch(self._busy))
-            await footprint.watch(holder, lambda: self.idle_since is None)
+            await footprint.watch(holder)
             patrol.cancel()
         log.warning("a sandbox was ended: %s", footprint.note)
         await holder.end()

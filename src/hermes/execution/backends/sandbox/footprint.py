@@ -7,6 +7,10 @@ written stays, and may be cleared away: being over the limit is a note, growing
 further is the end. Memory that processes share counts once, and so do files without a name that
 are open or mapped: in memory, or on the disk. Files that are empty count for the room that a disk
 has for names. What lies in sockets nobody tells; very many count for what they can hold.
+
+Some of it cannot be counted: files on their way through a socket, mapped without being open, or
+open in very many places. While there are such, what the disk loses beyond the rest counts instead,
+whoever wrote it.
 """
 
 import asyncio
@@ -14,7 +18,8 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from hermes.execution.backends.sandbox.holder import Holder
@@ -22,18 +27,32 @@ from hermes.execution.backends.sandbox.mounts import SandboxLayout
 from hermes.execution.host.process import Launch, run
 
 _EVERY = 1.0
+_HOLDING = 1
+"""Tasks inside while nothing runs."""
 _FIELDS = re.compile(r"^(RssAnon|VmSwap|RssShmem|Pss_Shmem):\s+(\d+) kB", re.MULTILINE)
 _IN_MEMORY = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage")  # noqa: S108 - names
 _MAPPED = re.compile(
-    r"^([\da-f]+)-([\da-f]+) \S+ \S+ ([\da-f]+):([\da-f]+) ([1-9]\d*) +(/.*) \(deleted\)$",
-    re.MULTILINE,
+    r"([\da-f]+)-([\da-f]+) \S+ \S+ ([\da-f]+):([\da-f]+) ([1-9]\d*)"
+    r" +/(?!(?:usr|bin|sbin|lib\w*)/).* \(deleted\)\n"
 )
+"""Not files of the system, which nothing inside has written."""
+_PASSED = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 _FILES_COUNTED = 20_000
+_MAPPINGS_COUNTED = 200_000
 _SOCKETS_FREE, _SOCKET_HOLDS = 500, 208 << 10
 _STEP = 0.05
 """Share of the limit by which the disk must have filled before it is worth counting."""
 _NAME_TAKES = 16 << 10
 """Bytes for which a file counts at least: disks have room for so many, however small."""
+_AS_OWNER = """
+if [ "$(id -u)" != 0 ] && unshare --map-root-user true 2>/dev/null
+then set -- unshare --map-root-user "$@"; fi
+exec "$@"
+"""
+"""Runs a program that no mode of our own files keeps out."""
+
+File = tuple[int, int]
+Descriptors = list[tuple[str, os.stat_result]]
 
 
 class Footprint:
@@ -45,14 +64,23 @@ class Footprint:
         places = dict.fromkeys((layout.base, layout.kept, layout.held))
         self._places = tuple(map(str, places))
         self._used = 0
-        self._free: tuple[int, int] | None = None
+        self._free: tuple[int, ...] = ()
+        """Of the disk when it was counted last: bytes, and names for what they take."""
+        self._before: tuple[int, ...] = ()
+        """Of the disk a look ago, if something ran then."""
+        self._lost = (0, 0)
+        """What the disk has lost since all could be counted, while something ran."""
+        self._known: int | None = None
+        """What was used when all could be counted."""
         self.note = ""
 
-    async def watch(self, holder: Holder, busy: Callable[[], bool]) -> None:
+    async def watch(self, holder: Holder) -> None:
         """Return when the sandbox has outgrown its share; `note` says how."""
         while True:
             await asyncio.sleep(_EVERY)
-            if busy() and await self._outgrown(holder):
+            if await asyncio.to_thread(holder.tasks) <= _HOLDING:
+                self._before = ()
+            elif await self._outgrown(holder):
                 return
 
     async def _outgrown(self, holder: Holder) -> bool:
@@ -67,97 +95,159 @@ class Footprint:
         with contextlib.suppress(OSError):
             status = await asyncio.to_thread(os.statvfs, self._places[0])
             free = (status.f_bavail * status.f_frsize, status.f_favail * _NAME_TAKES)
-            taken = [b - now for b, now in zip(self._free or (), free, strict=False)]
-            if taken and max(taken) < self._disk * _STEP:
+            lost = _less(self._before or free, free)
+            self._lost, self._before = (self._lost[0] + lost[0], self._lost[1] + lost[1]), free
+            if self._free and max(_less(self._free, free)) < self._disk * _STEP:
                 return False
             self._free = free
-        nameless = await asyncio.to_thread(_nameless, holder.root, self._places)
-        before, self._used = self._used, await self._counted() + nameless
+        before = self._used
+        self._used, hidden = await self._counted(holder)
         self.note = _said(self._used, self._disk, "disk") if self._used > self._disk else ""
+        if self.note and hidden:
+            self.note += " Some of it is where it cannot be counted."
         return bool(self.note) and bool(before) and self._used > before
 
-    async def _counted(self) -> int:
-        sizes, names = await self._sum("-k"), await self._sum("--inodes")
-        return max(sizes << 10, names * _NAME_TAKES)
+    async def _counted(self, holder: Holder) -> tuple[int, bool]:
+        """Return the bytes that are used, and whether some of them are hidden."""
+        nameless, all_found = await asyncio.to_thread(_nameless, holder.root, self._places)
+        sizes, all_read = await self._sum("-k")
+        names, _ = await self._sum("--inodes")
+        counted = max(sizes << 10, names * _NAME_TAKES) + nameless
+        if self._known is None or (all_found and all_read):
+            self._known, self._lost = counted, (0, 0)
+        hidden = max(0, max(self._lost) - (counted - self._known))
+        return counted + hidden, hidden > 0
 
-    async def _sum(self, unit: str) -> int:
+    async def _sum(self, unit: str) -> tuple[int, bool]:
+        """Return what is in our places, and whether all of it could be read."""
         # `du` does not mind how deep a tree is, nor names that lead elsewhere.
-        count = Launch(argv=("du", "-sx", unit, "--", *self._places), env={"PATH": "/usr/bin:/bin"})
-        done = await run(count, timeout=60.0, max_output=65_536)
+        count = ("du", "-sx", unit, "--", *self._places)
+        launch = Launch(argv=("sh", "-c", _AS_OWNER, "sh", *count), env={"PATH": "/usr/bin:/bin"})
+        done = await run(launch, timeout=60.0, max_output=65_536)
         sums = (line.split("\t")[0] for line in done.output.splitlines() if "\t" in line)
-        return sum(int(number) for number in sums if number.isdigit())
+        cut = done.timed_out or done.truncated_bytes or "Permission denied" in done.output
+        return sum(int(number) for number in sums if number.isdigit()), not cut
+
+
+def _less(before: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
+    return before[0] - now[0], before[1] - now[1]
 
 
 def _memory(root: str, limit: int) -> int:
     """Return the bytes that processes inside have, alone or together."""
-    each = [_fields(root, pid, "status") for pid in _processes(root)]
+    processes = list(_processes(root))
+    each = [_fields(root, process, "status") for process in processes]
     private = sum(found.get("RssAnon", 0) + found.get("VmSwap", 0) for found in each)
     shared = sum(found.get("RssShmem", 0) for found in each)
     if private + shared > limit:  # several may have the same part: that takes longer to tell
-        parts = (_fields(root, pid, "smaps_rollup") for pid in _processes(root))
+        parts = (_fields(root, process, "smaps_rollup") for process in processes)
         shared = sum(found.get("Pss_Shmem", 0) for found in parts)
-    files = {key: size for name, key, size in _opened(root) if name.startswith(_IN_MEMORY)}
-    return private + max(shared, sum(files.values())) + _in_sockets(root)
+    descriptors, _ = _descriptors(root)
+    files = {k: size for name, k, size in _opened(descriptors) if name.startswith(_IN_MEMORY)}
+    return private + max(shared, sum(files.values())) + _in_sockets(descriptors)
 
 
-def _in_sockets(root: str) -> int:
+def _in_sockets(descriptors: Descriptors) -> int:
     """Return what the sockets inside can hold, if they are more than a server has."""
-    sockets = {status.st_ino for _, status in _descriptors(root) if stat.S_ISSOCK(status.st_mode)}
+    sockets = {status.st_ino for _, status in descriptors if stat.S_ISSOCK(status.st_mode)}
     return max(0, len(sockets) - _SOCKETS_FREE) * _SOCKET_HOLDS
 
 
-def _nameless(root: str, places: tuple[str, ...]) -> int:
-    """Return the bytes on disk of files that have lost their name and are still there."""
+def _nameless(root: str, places: tuple[str, ...]) -> tuple[int, bool]:
+    """Return the bytes on disk of files that have lost their name, and whether that is all."""
     devices = {Path(place).stat().st_dev for place in places if Path(place).exists()}
-    found: dict[tuple[int, int], int] = {}
-    for name, key, size in (*_opened(root), *_mapped(root)):
-        if key[0] in devices and not name.startswith(_IN_MEMORY):
-            found[key] = max(size, found.get(key, 0))
-    return sum(found.values())
+    descriptors, all_listed = _descriptors(root)
+    mapped, all_mapped = _mapped(root)
+    opened = {key: size for _, key, size in _opened(descriptors) if key[0] in devices}
+    mapped = {key: size for key, size in mapped.items() if key[0] in devices}
+    total = sum(max(opened.get(key, 0), mapped.get(key, 0)) for key in {*opened, *mapped})
+    whole = all_listed and all_mapped and mapped.keys() <= opened.keys()
+    return total, whole and not any(map(_passes_files, descriptors))
 
 
 def _processes(root: str) -> Iterator[str]:
-    with contextlib.suppress(OSError):
-        yield from (name for name in os.listdir(f"{root}/proc") if name.isdigit())  # noqa: PTH208
+    """Find what runs: processes, or a thread of those whose first thread has ended."""
+    for pid in _listed(f"{root}/proc"):
+        if not pid.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            state = Path(root, "proc", pid, "stat").read_bytes().rpartition(b") ")[2][:1]
+            threads = (t for t in _listed(f"{root}/proc/{pid}/task") if t != pid)
+            further = (f"{pid}/task/{thread}" for thread in threads)
+            yield from islice(further, 1) if state in {b"Z", b"X"} else (pid,)
 
 
-def _fields(root: str, pid: str, file: str) -> dict[str, int]:
+def _listed(folder: str) -> list[str]:
     try:
-        text = Path(root, "proc", pid, file).read_text(encoding="utf-8", errors="replace")
+        return os.listdir(folder)  # noqa: PTH208 - names
+    except OSError:
+        return []
+
+
+def _fields(root: str, process: str, file: str) -> dict[str, int]:
+    try:
+        text = Path(root, "proc", process, file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
     return {name: int(size) << 10 for name, size in _FIELDS.findall(text)}
 
 
-def _opened(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:
+def _opened(descriptors: Descriptors) -> Iterator[tuple[str, File, int]]:
     """Find open files without a name: what it was, which file, and its bytes."""
-    for path, status in _descriptors(root):
+    for path, status in descriptors:
         if not status.st_nlink and stat.S_ISREG(status.st_mode):
             with contextlib.suppress(OSError):
                 key = (status.st_dev, status.st_ino)
                 yield str(Path(path).readlink()), key, status.st_blocks * 512
 
 
-def _descriptors(root: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Find what processes have open: where it is shown, and its status."""
-    left = _FILES_COUNTED
-    for pid in _processes(root):
-        with contextlib.suppress(OSError), os.scandir(f"{root}/proc/{pid}/fd") as entries:
-            for entry in entries:
+def _descriptors(root: str) -> tuple[Descriptors, bool]:
+    """Find what processes have open: where it is shown, and its status; and whether it is all."""
+    found: Descriptors = []
+    whole = True
+    for process in _processes(root):
+        try:
+            with os.scandir(f"{root}/proc/{process}/fd") as entries:
+                for entry in entries:
+                    if len(found) == _FILES_COUNTED:
+                        return found, False
+                    with contextlib.suppress(OSError):
+                        found.append((entry.path, entry.stat()))
+        except PermissionError:
+            whole = False  # it does not let itself be looked at
+        except OSError:
+            continue
+    return found, whole
+
+
+def _passes_files(descriptor: tuple[str, os.stat_result]) -> bool:
+    """Tell whether this is a socket with files on their way that nobody has taken out."""
+    path, status = descriptor
+    if not stat.S_ISSOCK(status.st_mode):
+        return False
+    folder, number = os.path.split(path)
+    with contextlib.suppress(OSError):
+        return _PASSED.search(Path(f"{folder}info", number).read_bytes()) is not None
+    return False
+
+
+def _mapped(root: str) -> tuple[dict[File, int], bool]:
+    """Find mapped files without a name, as far as they are mapped, and whether these are all."""
+    found: dict[File, int] = {}
+    left = _MAPPINGS_COUNTED
+    for process in _processes(root):
+        with (
+            contextlib.suppress(OSError),
+            Path(root, "proc", process, "maps").open(encoding="utf-8", errors="replace") as lines,
+        ):
+            for line in lines:
                 if (left := left - 1) < 0:
-                    return
-                with contextlib.suppress(OSError):
-                    yield entry.path, entry.stat()
-
-
-def _mapped(root: str) -> Iterator[tuple[str, tuple[int, int], int]]:
-    """Find the same among mapped files, as far as they are mapped."""
-    for pid in _processes(root):
-        with contextlib.suppress(OSError):
-            text = Path(root, "proc", pid, "maps").read_text(encoding="utf-8", errors="replace")
-            for begin, end, major, minor, number, name in _MAPPED.findall(text):
-                device = os.makedev(int(major, 16), int(minor, 16))
-                yield name, (device, int(number)), int(end, 16) - int(begin, 16)
+                    return found, False
+                if match := _MAPPED.fullmatch(line):
+                    begin, end, major, minor, number = match.groups()
+                    key = (os.makedev(int(major, 16), int(minor, 16)), int(number))
+                    found[key] = max(found.get(key, 0), int(end, 16) - int(begin, 16))
+    return found, True
 
 
 def _said(used: int, limit: int, what: str) -> str:

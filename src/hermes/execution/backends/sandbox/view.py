@@ -15,10 +15,13 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
 from typing import NoReturn, Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
+from hermes.execution.backends.sandbox.later import LONGEST_CONFIG
 from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only, leads_to_one
 from hermes.execution.host.files import (
     FOLDER,
@@ -26,6 +29,7 @@ from hermes.execution.host.files import (
     described,
     draft_name,
     explained,
+    read_whole,
     require_regular,
     require_unchanged,
     require_writable,
@@ -33,8 +37,12 @@ from hermes.execution.host.files import (
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
 _MAX_LINKS = 40
+_MAX_STEPS = 4096
+"""Names that a walk goes through, those in links included."""
 _MAX_DEPTH = 200
 """Directories that a walk keeps open."""
+_MAX_LISTED = 20_000
+"""Entries that are listed of a directory."""
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -82,7 +90,7 @@ class View:
                 require_regular(path, os.fstat(fd))
                 if offset:
                     file.seek(offset)
-                return file.read(-1 if limit is None else limit)
+                return read_whole(path, file) if limit is None else file.read(limit)
 
     def write(self, path: str, data: bytes, was: str = "") -> None:
         with explained(path), _Walk(self._root, self._require_writable) as walk:
@@ -94,9 +102,12 @@ class View:
                 require_regular(path, existing)
                 require_writable(path, existing)
                 mode = stat.S_IMODE(existing.st_mode) & 0o777
-                known = walk.content() if walk.names[-1] in CHOOSING else b""
+                if walk.names[-1] in CHOOSING:
+                    known = walk.content(path, LONGEST_CONFIG)
             self._require_choice(walk.names, data, known)
-            walk.replace(data, mode, lambda: require_unchanged(path, was, walk.content))
+            walk.replace(
+                data, mode, lambda: require_unchanged(path, was, partial(walk.content, path))
+            )
 
     def remove(self, path: str) -> None:
         with explained(path), _Walk(self._root) as walk:
@@ -113,23 +124,10 @@ class View:
             fd = walk.open(os.O_RDONLY | os.O_DIRECTORY)
             try:
                 with os.scandir(fd) as entries:
-                    found = [self._entry(path, entry) for entry in entries]
+                    found = [_entry(entry) for entry in islice(entries, _MAX_LISTED)]
             finally:
                 os.close(fd)
         return sorted(found, key=lambda entry: entry.name)
-
-    def _entry(self, directory: str, entry: os.DirEntry[str]) -> DirEntry:
-        try:
-            size = entry.stat(follow_symlinks=False).st_size
-            is_dir = entry.is_dir(follow_symlinks=False)
-        except OSError:  # gone meanwhile
-            return DirEntry(name=entry.name, is_dir=False, size=0)
-        if entry.is_symlink():
-            # Never ask the host where the link leads.
-            with contextlib.suppress(HermesError):
-                target = self.stat(f"{directory}/{entry.name}")
-                is_dir = target is not None and target.is_dir
-        return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
     def _require_writable(self, names: list[str]) -> None:
         named = leads_to_one(self._within_project(names))
@@ -148,6 +146,16 @@ class View:
     def _refuse(self, reason: str) -> NoReturn:
         ask = "; a command with `escalate` can ask for it" if self._guarded else ""
         raise OSError(errno.EROFS, f"{reason}{ask}")
+
+
+def _entry(entry: os.DirEntry[str]) -> DirEntry:
+    """Describe an entry; a link for itself, wherever it leads."""
+    try:
+        size = entry.stat(follow_symlinks=False).st_size
+        is_dir = entry.is_dir(follow_symlinks=False)
+    except OSError:  # gone meanwhile
+        size, is_dir = 0, False
+    return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
 
 class _Walk:
@@ -178,9 +186,12 @@ class _Walk:
 
     def go(self, path: str, *, follow_last: bool = True) -> None:
         ahead = _parts(path)[::-1]
-        links = 0
+        links = steps = 0
         while ahead:
             name = ahead.pop()
+            steps += 1
+            if steps > _MAX_STEPS:
+                raise OSError(errno.ELOOP, "too many directories and links on the way")
             if name == "..":
                 if self.names:
                     self._leave()
@@ -213,9 +224,9 @@ class _Walk:
         parent, name = self._end()
         os.unlink(name, dir_fd=parent)
 
-    def content(self) -> bytes:
+    def content(self, path: str, *most: int) -> bytes:
         with os.fdopen(self.open(os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            return file.read()
+            return read_whole(path, file, *most)
 
     def replace(self, data: bytes, mode: int, check: Callable[[], None]) -> None:
         """Put a new file in place if `check` has nothing against it."""
