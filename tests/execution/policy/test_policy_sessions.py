@@ -1,6 +1,8 @@
 """The policy on the host knows what a session has left behind, and never keeps the loop busy."""
 
 import asyncio
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -471,3 +473,36 @@ async def test_a_script_behind_walls_asks_before_it_loses_the_project(tmp_path: 
 
     assert await gate("import shutil; shutil.rmtree('/project/src')") is Gate.ASK
     assert await gate("from hermes_tools import read_file; print(read_file('a'))") is Gate.ALLOW
+
+
+@pytest.mark.parametrize("command", ["make", "bash p", "python3 p", "python3 -c 'print(1)'"])
+async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(
+    session: Session, command: str
+) -> None:
+    for name in ("p", "print.py"):
+        await session.judge(command=f"mkfifo {name}", run=True)
+        os.mkfifo(session.work / name)
+    before = time.monotonic()
+    await session.judge(command=command)
+    assert time.monotonic() - before < 5
+
+
+@pytest.mark.parametrize("kind", ["writes", "reads"])
+async def test_very_many_files_are_judged_in_another_process(
+    session: Session, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    paths = tuple(f"f{number}" for number in range(host.MAX_PATHS + 1))
+    assert await session.judge(**{kind: paths}) is Gate.ALLOW
+    assert await session.judge(**{kind: (*paths, "/etc/shadow")}) is not Gate.ALLOW
+    monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
+    assert await session.judge(**{kind: paths}) is Gate.ASK
+    assert await session.judge(**{kind: paths[1:]}) is Gate.ALLOW
+
+
+async def test_a_command_whose_paths_take_long_to_follow_is_judged_in_another_process(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.environment = Shell(str(session.work) + "/d" * 60)
+    monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
+    storm = "cd a || cd b || cd c || cd d; tee " + " ".join(f"x/{n}" for n in range(100))
+    assert "takes too long" in (await session.verdict(Intent(command=storm))).reason

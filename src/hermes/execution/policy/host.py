@@ -40,6 +40,9 @@ from hermes.execution.policy.judge import (
 
 MAX_INLINE = 600
 """Characters; a longer text is judged in another process."""
+MAX_PATHS = 50
+MAX_PATHS_LENGTH = 10_000
+"""More files of one call, and more characters of their names, are judged there too."""
 WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500
 _MAX_TYPED = 65_536
@@ -74,6 +77,10 @@ class Question(Struct, frozen=True, kw_only=True):
         `TooLong` if that takes reading a text of more than `longest` characters.
         """
         policy, intent, left = CommandPolicy(self.settings, longest), self.intent, Carried()
+        paths = [*self.writes, *self.reads]
+        many = len(paths) > MAX_PATHS or sum(map(len, paths)) > MAX_PATHS_LENGTH
+        if many and longest < sys.maxsize:
+            raise TooLong
         if max(len(intent.command) + len(self.typed), len(intent.code)) > longest:
             raise TooLong
         command = f"python3 -c {shlex.quote(intent.code)}" if intent.code else intent.command

@@ -10,9 +10,9 @@ anybody may have put it.
 import os
 import posixpath
 import re
+import stat
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from pathlib import Path
 
 from hermes.execution.policy.code import language_of, sed_harmless
 from hermes.execution.policy.command import (
@@ -229,12 +229,20 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
 
 
 def _read(path: str) -> str | None:
-    """Return the text of a file on the disk that is not large; nothing if it is not there."""
+    """Return the text of a file on the disk that is not large; nothing if it is none.
+
+    Nothing here waits for anybody: not for the other end of a pipe, nor for a device.
+    """
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
+    try:
+        data = os.read(file, MAX_FILE + 1) if stat.S_ISREG(os.fstat(file).st_mode) else b"\0"
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     return None if len(data) > MAX_FILE or b"\0" in data else data.decode(errors="replace")
 
 

@@ -135,7 +135,7 @@ class Walk:
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
-        self._look_up = cache(where)
+        self._look_up = cache(self._where)
         self._via: tuple[str, ...] = ()
         self._running: dict[str, syntax.Script] = {}
         self._input = Feed()
@@ -180,6 +180,10 @@ class Walk:
         if late and self._inline:
             raise TooLong
         return late or len(self.commands) > MAX_COMMANDS
+
+    def _where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
+        self.exhausted()  # one command may name very many paths
+        return where(path, cwds)
 
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
