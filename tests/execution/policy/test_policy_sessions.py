@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,20 @@ class Session:
             self.policy.note(made, self.environment)
         return verdict.gate
 
-    async def verdict(self, intent: Intent) -> Verdict:
-        return await self.policy.judge(intent, self.environment, grants=(), trusted=False)
+    async def verdict(
+        self, intent: Intent, grants: Sequence[str] = (), *, trusted: bool = False
+    ) -> Verdict:
+        return await self.policy.judge(intent, self.environment, grants=grants, trusted=trusted)
+
+    async def write(self, path: str, text: str) -> None:
+        """Write a file as the file tools do."""
+        await self.judge(writes=(path,), run=True)
+        put(self.environment.resolve(path), text)
+
+
+def put(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
 
 
 class Shell(FakeEnvironment):
@@ -45,10 +58,15 @@ class Shell(FakeEnvironment):
     def __init__(self, cwd: str, running: Sequence[str] = ()) -> None:
         super().__init__(cwd=cwd, exposed=("/",))
         self.running = list(running)
+        self.begun = cwd
+
+    def go(self, place: str) -> None:
+        """Be somewhere else, as after a `cd`."""
+        self._cwd = self.resolve(place)
 
     async def processes(self) -> list[ProcessInfo]:
         return [
-            ProcessInfo(id=f"p{i}", command=command, started_at=0, running=True)
+            ProcessInfo(id=f"p{i}", command=command, started_at=0, running=True, cwd=self.begun)
             for i, command in enumerate(self.running)
         ]
 
@@ -491,12 +509,16 @@ async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(
 async def test_very_many_files_are_judged_in_another_process(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    async def gate(paths: tuple[str, ...]) -> Gate:
+        named: dict[str, Any] = {kind: paths}
+        return (await session.verdict(Intent(**named))).gate
+
     paths = tuple(f"f{number}" for number in range(host.MAX_PATHS + 1))
-    assert await session.judge(**{kind: paths}) is Gate.ALLOW
-    assert await session.judge(**{kind: (*paths, "/etc/shadow")}) is not Gate.ALLOW
+    assert await gate(paths) is Gate.ALLOW
+    assert await gate((*paths, "/etc/shadow")) is not Gate.ALLOW
     monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
-    assert await session.judge(**{kind: paths}) is Gate.ASK
-    assert await session.judge(**{kind: paths[1:]}) is Gate.ALLOW
+    assert await gate(paths) is Gate.ASK
+    assert await gate(paths[1:]) is Gate.ALLOW
 
 
 async def test_a_command_whose_paths_take_long_to_follow_is_judged_in_another_process(
@@ -506,3 +528,93 @@ async def test_a_command_whose_paths_take_long_to_follow_is_judged_in_another_pr
     monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
     storm = "cd a || cd b || cd c || cd d; tee " + " ".join(f"x/{n}" for n in range(100))
     assert "takes too long" in (await session.verdict(Intent(command=storm))).reason
+
+
+async def test_going_elsewhere_does_not_move_the_project_of_the_file_tools(
+    session: Session,
+) -> None:
+    (session.work / "../lib").mkdir()
+    (session.work / "../lib/x.py").write_text("x = 1\n")
+    await session.judge(command="cd ..", run=True)
+    session.environment.go("..")
+    assert await session.judge(writes=("lib/x.py",)) is Gate.ASK
+    assert await session.judge(writes=("work/x.py",)) is Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "text", "typed"),
+    [
+        ("bash", "x.sh", "rm -rf /\n", "bash x.sh\n"),
+        ("bash", "x.sh", "rm -rf /\n", ". ./x.sh\n"),
+        ("python3 -i", "x.py", "import shutil\nshutil.rmtree('/')\n", "import x\n"),
+    ],
+)
+async def test_what_is_typed_may_run_what_the_session_has_written(
+    session: Session, program: str, name: str, text: str, typed: str
+) -> None:
+    session.environment.running = [program]
+    put(session.environment.resolve(name), "")
+    assert await session.judge(command=typed, process="p0") is Gate.ALLOW
+    await session.write(name, text)
+    into = Intent(command=typed, process="p0")
+    assert (await session.verdict(into)).gate is Gate.BLOCK
+    assert (await session.verdict(into, trusted=True)).gate is Gate.BLOCK
+
+
+async def test_what_is_typed_is_judged_where_its_program_began(session: Session) -> None:
+    (session.work / "../important.txt").write_text("kept")
+    session.environment.running = ["bash"]
+    await session.judge(command="cd ..", run=True)
+    session.environment.begun = session.environment.resolve("..")
+    session.environment.go("..")
+    await session.judge(command="cd work", run=True)
+    session.environment.go("work")
+    typed = Intent(command="rm important.txt\n", process="p0")
+    assert (await session.verdict(typed)).gate is Gate.ASK
+
+
+@pytest.mark.parametrize(
+    ("program", "approved", "then"),
+    [
+        ("bash", "rm -rf build\n", "rm -rf data\n"),
+        ("bash", "rm -rf build\n", "rm -rf build\n"),
+        ("bash", "f() { rm -rf data; }\n", "f\n"),
+        (
+            "bash",
+            "python3 -c 'import os; os.rename(a, b)'\n",
+            "python3 -c 'import os; os.rename(c, d)'\n",
+        ),
+        ("bash", "eval $x\n", "eval $y\n"),
+        ("bash", "echo ${!x}\n", "echo ${!y}\n"),
+        ("bash", "ls build | xargs rm -r\n", "ls data | xargs rm -r\n"),
+        ("python3 -i", "from shutil import rmtree as r\n", "r('data')\n"),
+        ("python3 -i", "import os; os.rename(a, b)\n", "os.rename(c, d)\n"),
+        ("node -i", "const r = require('fs').rmSync\n", "r('data')\n"),
+        ("sqlite3 a.db", "drop table a;\n", "drop table b;\n"),
+        ("psql", "drop table a;\n", "drop table b;\n"),
+    ],
+)
+async def test_an_answer_about_typed_text_is_about_nothing_else(
+    session: Session, program: str, approved: str, then: str
+) -> None:
+    session.environment.running = [program]
+    assert await session.judge(command=approved, process="p0", run=True) is Gate.ASK
+    verdict = await session.verdict(Intent(command=then, process="p0"))
+    assert verdict.gate is Gate.ASK
+    assert not verdict.pattern
+
+
+@pytest.mark.parametrize(
+    ("program", "approved", "then"),
+    [
+        ("bash", "rm -rf build\n", "ls\n"),
+        ("python3 -i", "import shutil; shutil.rmtree(a)\n", "print(1 + 1)\n"),
+        ("sqlite3 a.db", "drop table a;\n", "select 1;\n"),
+    ],
+)
+async def test_what_was_answered_about_typed_text_is_not_asked_for_ever(
+    session: Session, program: str, approved: str, then: str
+) -> None:
+    session.environment.running = [program]
+    assert await session.judge(command=approved, process="p0", run=True) is Gate.ASK
+    assert await session.judge(command=then, process="p0") is Gate.ALLOW

@@ -68,6 +68,8 @@ class Question(Struct, frozen=True, kw_only=True):
     """Whether it wants to run outside the walls."""
     program: str = ""
     """The running program that `intent.command` is typed into."""
+    begun: str = ""
+    """Where that program was started."""
     typed: str = ""
     """What was typed into it before."""
 
@@ -89,18 +91,18 @@ class Question(Struct, frozen=True, kw_only=True):
             return policy.judge_losses(command, self.exposed, **around)  # type: ignore[arg-type]
         verdicts: list[Verdict] = []
         if intent.process and self.program:
-            verdicts.append(policy.judge_typed(self.program, self.typed, command, cwd=self.cwd))
+            place = {"cwd": self.begun or self.cwd, "carried": self.carried}
+            verdicts.append(policy.judge_typed(self.program, self.typed, command, **place))  # type: ignore[arg-type]
         elif command:
             judgement = policy.examine(command, **around)  # type: ignore[arg-type]
             left = judgement.left
             verdicts.append(judgement.verdict)
-        verdicts += [
-            policy.judge_write(path, cwd=self.cwd, grants=self.grants) for path in self.writes
-        ]
-        verdicts += [
-            policy.judge(f"cat {shlex.quote(path)}", cwd=self.cwd, grants=self.grants)
-            for path in self.reads
-        ]
+        # The file tools know nothing of what the session's shell has become, but where it began.
+        begun = Carried(project=self.carried.project)
+        files = {"cwd": self.cwd, "grants": self.grants, "carried": begun}
+        verdicts += [policy.judge_write(path, **files) for path in self.writes]  # type: ignore[arg-type]
+        shown = [f"cat {shlex.quote(path)}" for path in self.reads]
+        verdicts += [policy.examine(each, **files).verdict for each in shown]  # type: ignore[arg-type]
         order = (Gate.BLOCK, Gate.ASK, Gate.ALLOW)
         worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
         return Judgement(self.leaving(worst), left)
@@ -174,7 +176,9 @@ class HostPolicy:
         )
         if process is not None:
             typed = session.typed.get(process.id, "")
-            question = structs.replace(question, program=process.command, typed=typed)
+            question = structs.replace(
+                question, program=process.command, begun=process.cwd, typed=typed
+            )
         try:
             judgement = question.answer(MAX_INLINE)
         except TooLong:

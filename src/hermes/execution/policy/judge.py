@@ -16,6 +16,7 @@ processor time, and no pattern repeats what can match in several ways.
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -41,6 +42,7 @@ from hermes.execution.policy.command import (
     readings,
     real_path,
     unreadable,
+    where,
     words,
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
@@ -80,6 +82,8 @@ _PLAIN_WORD = re.compile(r"(?!\+$)[\w@%+=:,./~*?\[\]{}^$!-]+$", re.ASCII)
 _HIDDEN_FLOOR = "it hides what it runs, and what it mentions is never run"
 _NEVER_WRITTEN = frozenset({PlaceKind.DEVICE, PlaceKind.LEDGER})
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_NAMES = re.compile(r"[^\W\d]\w*")
+_Found = tuple[ShellCommand | None, Finding]
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
     "\ud800-\udfff\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\uffff"
@@ -143,23 +147,30 @@ class CommandPolicy:
         return Judgement(self._decide(text, findings, grants, walks), _left(walks))
 
     def judge_typed(
-        self, command: str, before: str, data: str, *, cwd: str | None = None
+        self,
+        command: str,
+        before: str,
+        data: str,
+        *,
+        cwd: str | None = None,
+        carried: Carried = NOTHING,
     ) -> Verdict:
         """Decide about text for the input of a running program, after what it has read before.
 
-        What an interpreter reads is judged whole. Of a program that is known to read data and
-        answers only the floor is judged; any other may take it for a command.
+        What an interpreter reads is judged whole, and what that adds to what it has read counts.
+        Of a program that is known to read data and answers only the floor is judged; any other may
+        take it for a command. An answer is good for this text alone.
         """
-        ground = self._ground(cwd)
-        running = [c for found in _read(command, ground)[1] for c in found.commands]
-        known = set(_read(command, ground, feed=before)[0]) if before else set()
-        new, walks = _read(command, ground, feed=before + data)
-        findings = [f for f in new if f not in known]
-        if not any(c.name in _REMOTE for found in walks for c in found.commands):
-            plain = _read(before + data, ground, whole=False)[0]
-            findings += [f for f in plain if f.gate is Gate.BLOCK]
+        ground = self._ground(cwd, carried)
+        own, walks = _read_each(command, ground)
+        running = [c for found in walks for c in found.commands]
+        findings = _added(command, before, data, ground, own, running)
+        if not any(c.name in _REMOTE for c in running):
+            bare, _ = _read_each(before, ground, whole=False)
+            plain, _ = _read_each(before + data, ground, whole=False)
+            findings += [f for f in _beyond(plain, bare) if f.gate is Gate.BLOCK]
         findings += _typed_into(running, data)
-        return self._decide(data, findings, (), [])
+        return structs.replace(self._decide(data, findings, (), []), pattern="")
 
     def judge_losses(
         self,
@@ -183,10 +194,15 @@ class CommandPolicy:
         return Judgement(verdict, _left(walks))
 
     def judge_write(
-        self, path: str, *, cwd: str | None = None, grants: Collection[str] = ()
+        self,
+        path: str,
+        *,
+        cwd: str | None = None,
+        grants: Collection[str] = (),
+        carried: Carried = NOTHING,
     ) -> Verdict:
         """Decide about writing one file; the path and what it links to must both be free."""
-        ground = self._ground(cwd)
+        ground = self._ground(cwd, carried)
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
         # A link in front of `..` counts first.
@@ -295,13 +311,19 @@ def _typed_commands(walks: Iterable[Walk]) -> Iterator[str]:
             yield " ".join((command.name, *operands))
 
 
-def _read(
+def _read(text: str, ground: Ground, *, whole: bool = True) -> tuple[list[Finding], list[Walk]]:
+    found, walks = _read_each(text, ground, whole=whole)
+    return list(dict.fromkeys(finding for _, finding in found)), walks
+
+
+def _read_each(
     text: str, ground: Ground, *, whole: bool = True, feed: str = ""
-) -> tuple[list[Finding], list[Walk]]:
+) -> tuple[list[_Found], list[Walk]]:
+    """Return every finding, with the command that it is about, and what was walked."""
     scripts, trouble = read_scripts(text)
-    findings = [unreadable(trouble)] if trouble and whole else []
+    findings: list[_Found] = [(None, unreadable(trouble))] if trouble and whole else []
     if trouble and COMPACT_BOMB.search(text):
-        findings.append(FORK_BOMB)
+        findings.append((None, FORK_BOMB))
     walks: list[Walk] = []
     for script in scripts:
         try:
@@ -309,8 +331,41 @@ def _read(
             findings += _judge_walk(found, ground)
             walks.append(found)
         except RecursionError:
-            findings.append(TOO_COMPLICATED)
+            findings.append((None, TOO_COMPLICATED))
     return findings, walks
+
+
+def _added(
+    command: str,
+    before: str,
+    data: str,
+    ground: Ground,
+    own: list[_Found],
+    running: list[ShellCommand],
+) -> list[Finding]:
+    """Return what is found in typed text and was not in what was typed before."""
+    known, _ = _read_each(command, ground, feed=before) if before else ([], [])
+    joined, _ = _read_each(command, ground, feed=before + data)
+    if not before or not _beyond(known, own):
+        return _beyond(joined, known)
+    # Something was answered before. Of a shell it is known what each command of the text does.
+    # Elsewhere anything that was named before may be what was answered, under another name.
+    line = before[before.rfind("\n") + 1 :] + data
+    if any(SQL_CLIENTS.match(c.name) for c in running):
+        line = before[before.rfind(";") + 1 :] + data
+    elif not any(language_of(c.name) for c in running):
+        return _beyond(joined, known)
+    elif {*_NAMES.findall(line)} & {*_NAMES.findall(before[: len(before) + len(data) - len(line)])}:
+        return _beyond(joined, own)
+    alone, _ = _read_each(command, ground, feed=line)
+    return [*_beyond(joined, known), *_beyond(alone, own)]
+
+
+def _beyond(found: list[_Found], known: list[_Found]) -> list[Finding]:
+    """Return what is found more often than it is known; what cannot be read is never known."""
+    more = Counter(found) - Counter(k for k in known if k[1].kind != UNREADABLE)
+    always = [f for _, f in found if f == TOO_COMPLICATED]
+    return list(dict.fromkeys([*always, *(finding for _, finding in more)]))
 
 
 def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
@@ -359,19 +414,20 @@ def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
     return False
 
 
-def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
-    findings = list(found.findings)
+def _judge_walk(found: Walk, ground: Ground) -> Iterator[_Found]:
+    yield from ((None, finding) for finding in found.findings)
     for command in found.commands:
         if found.exhausted():
-            return [*findings, TOO_COMPLICATED]
+            yield None, TOO_COMPLICATED
+            return
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
         for family in (reach, rules):
             own.extend(family.check(command, ground))
-        findings += [
-            f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
-        ]
-    findings += reach.check_sourced(found.commands, ground)
-    return list(dict.fromkeys(findings))
+        # What the same words do is the same, whatever their input is and who has looked them up.
+        about = structs.replace(command, feed=Feed(), inner=(), look_up=where)
+        for f in own:
+            yield about, f if f.opaque or f.grant else structs.replace(f, grant=_grant(command))
+    yield from ((None, finding) for finding in reach.check_sourced(found.commands, ground))
 
 
 def _grant(command: ShellCommand) -> str:

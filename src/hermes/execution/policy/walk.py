@@ -153,7 +153,7 @@ class Walk:
             self.commands, self.findings, self.made = [], [], MadeFiles(self.ground)
             self._cwds = (self.ground.cwd,)
             self.script(script, feed)
-        self.findings.extend(opaque(doubt) for doubt in dict.fromkeys(self.variables.doubts))
+        self.findings.extend(opaque(doubt) for doubt in self.variables.doubts)
 
     # --- structure ---
 
