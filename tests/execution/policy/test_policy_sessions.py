@@ -618,3 +618,132 @@ async def test_what_was_answered_about_typed_text_is_not_asked_for_ever(
     session.environment.running = [program]
     assert await session.judge(command=approved, process="p0", run=True) is Gate.ASK
     assert await session.judge(command=then, process="p0") is Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("first", "command", "then"),
+    [
+        ({"x.sh": "rm -rf build\n"}, "bash x.sh", {"x.sh": "rm -rf data\n"}),
+        (
+            {"m.py": "import os\nos.rename(a, b)\n"},
+            "python3 m.py",
+            {"m.py": "import os\nos.execv(a, b)\n"},
+        ),
+        (
+            {"m.py": "import os\nos.rename(a, b)\n"},
+            "python3 -c 'import m'",
+            {"m.py": "import os\nos.execv(a, b)\n"},
+        ),
+        ({"Makefile": "all:\n\trm -rf /\n"}, "make", {"Makefile": "all:\n\trm -rf / ~\n"}),
+        ({"app": "\0"}, "./app", {"app": "\0\0"}),
+    ],
+)
+async def test_a_grant_is_about_what_the_files_held(
+    session: Session, first: dict[str, str], command: str, then: dict[str, str]
+) -> None:
+    for path, text in first.items():
+        await session.write(path, text)
+    asked = await session.verdict(Intent(command=command))
+    assert asked.gate is Gate.ASK
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ALLOW
+    await session.write("notes.md", "more\n")
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ALLOW
+    for path, text in then.items():
+        await session.write(path, text)
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ASK
+
+
+@pytest.mark.parametrize(
+    ("first", "command", "then"),
+    [
+        ("export CMD='rm -rf build'", 'bash -c "$CMD"', "export CMD='rm -rf data'"),
+        ("f() { eval $1; }", "f x", "f() { eval $1; eval $2; }"),
+    ],
+)
+async def test_a_grant_is_about_what_was_exported_and_defined(
+    session: Session, first: str, command: str, then: str
+) -> None:
+    await session.judge(command=first, run=True)
+    asked = await session.verdict(Intent(command=command))
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert (asked.gate, again.gate) == (Gate.ASK, Gate.ALLOW)
+    await session.judge(command=then, run=True)
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ASK
+
+
+async def test_files_that_are_no_longer_remembered_ask_or_are_read(session: Session) -> None:
+    put(str(session.work / "old.sh"), "echo old\n")
+    await session.write("x.sh", "rm -rf data\n")
+    await session.write("big.sh", "#" * 70_000)
+    for number in range(600):
+        await session.judge(writes=(f"f{number}.csv",), run=True)
+    assert await session.judge(command="bash x.sh") is Gate.ASK
+    assert await session.judge(command="bash big.sh") is Gate.ASK
+    assert await session.judge(command="make") is Gate.ASK
+    for command in ("bash old.sh", "cat notes.md", "git status"):
+        assert await session.judge(command=command) is Gate.ALLOW, command
+
+
+async def test_a_file_that_is_written_again_is_remembered_longer(session: Session) -> None:
+    await session.write("Makefile", "all:\n\techo hi\n")
+    for number in range(300):
+        await session.judge(writes=(f"f{number}.csv",), run=True)
+    await session.write("Makefile", "all:\n\trm -rf /\n")
+    for number in range(300, 498):
+        await session.judge(writes=(f"f{number}.csv",), run=True)
+    reason = (await session.verdict(Intent(command="make"))).reason
+    assert "what is never run" in reason
+
+
+@pytest.mark.parametrize("text", ["#" * 70_000 + "\nall:\n\trm -rf /\n", "#\0\nall:\n\trm -rf /\n"])
+async def test_code_of_the_session_that_cannot_be_read_asks(session: Session, text: str) -> None:
+    await session.write("Makefile", text)
+    for number in range(3):
+        await session.write(f"b{number}.txt", "x" * 65_000)
+    assert await session.judge(command="make") is Gate.ASK
+
+
+async def test_a_document_that_mentions_the_floor_is_only_a_document(session: Session) -> None:
+    await session.write("docs/danger.md", "Never run `rm -rf /`.\n")
+    for command in ("make", "pytest -q", "git commit -m x"):
+        assert await session.judge(command=command) is Gate.ALLOW, command
+    assert await session.judge(command="bash docs/danger.md") is not Gate.ALLOW
+
+
+async def test_functions_that_are_no_longer_remembered_make_all_ask(session: Session) -> None:
+    await session.judge(command="ls2() { rm -rf data; }", run=True)
+    for number in range(0, 520, 20):
+        defined = "; ".join(f"f{n}() {{ :; }}" for n in range(number, number + 20))
+        await session.judge(command=defined, run=True)
+    assert await session.judge(command="ls2") is Gate.ASK
+    assert await session.judge(command="ls") is Gate.ASK
+
+
+async def test_more_typed_text_than_is_remembered_makes_a_program_ask(session: Session) -> None:
+    session.environment.running = ["bash", "bash"]
+    await session.judge(command="cd ../keep\n", process="p0", run=True)
+    for _ in range(8):
+        typed = Intent(command=": " + "x" * 9_000 + "\n", process="p0")
+        session.policy.note(typed, session.environment)
+    for trusted in (False, True):
+        verdict = await session.verdict(Intent(command="ls\n", process="p0"), trusted=trusted)
+        assert verdict.gate is Gate.ASK
+    assert await session.judge(command="ls\n", process="p1") is Gate.ALLOW
+
+
+async def test_a_call_that_waited_too_long_to_be_known_leaves_a_mark(session: Session) -> None:
+    first, again = Intent(command="f() { rm -rf data; }"), Intent(command="ls")
+    for intent in (first, again, again):
+        await session.verdict(intent)
+    for _ in range(2):
+        session.policy.note(again, session.environment)
+    assert await session.judge(command="ls", run=True) is Gate.ALLOW
+    for number in range(60):
+        await session.judge(command=f"rm -rf d{number}")
+    session.policy.note(first, session.environment)
+    assert await session.judge(command="f") is Gate.ASK
+    assert await session.judge(command="ls") is Gate.ASK

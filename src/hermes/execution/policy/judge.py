@@ -26,6 +26,7 @@ from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import reach, rules
 from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, language_of
 from hermes.execution.policy.command import (
+    FORGOT,
     NOTHING,
     TABLES,
     TOO_COMPLICATED,
@@ -143,8 +144,8 @@ class CommandPolicy:
             findings.append(TOO_COMPLICATED)
         elif text != script:
             findings.append(_ODD)
-        findings = list(dict.fromkeys(findings))
-        return Judgement(self._decide(text, findings, grants, walks), _left(walks))
+        findings = list(dict.fromkeys([*findings, *([FORGOT] if carried.forgot else [])]))
+        return Judgement(self._decide(text, findings, grants, walks, ground), _left(walks))
 
     def judge_typed(
         self,
@@ -170,7 +171,7 @@ class CommandPolicy:
             plain, _ = _read_each(before + data, ground, whole=False)
             findings += [f for f in _beyond(plain, bare) if f.gate is Gate.BLOCK]
         findings += _typed_into(running, data)
-        return structs.replace(self._decide(data, findings, (), []), pattern="")
+        return structs.replace(self._decide(data, findings, (), [], ground), pattern="")
 
     def judge_losses(
         self,
@@ -190,7 +191,7 @@ class CommandPolicy:
         read, walks = _read(text, ground)
         findings = [structs.replace(f, opaque=False) for f in read if f.kind == UNREADABLE]
         findings += [f for found in walks for f in _losses(found, ground, exposed)]
-        verdict = self._decide(text, list(dict.fromkeys(findings)), grants, walks)
+        verdict = self._decide(text, list(dict.fromkeys(findings)), grants, walks, ground)
         return Judgement(verdict, _left(walks))
 
     def judge_write(
@@ -231,13 +232,18 @@ class CommandPolicy:
         )
 
     def _decide(
-        self, text: str, findings: list[Finding], grants: Collection[str], walks: list[Walk]
+        self,
+        text: str,
+        findings: list[Finding],
+        grants: Collection[str],
+        walks: list[Walk],
+        ground: Ground,
     ) -> Verdict:
         for finding in findings:
             if finding.gate is Gate.BLOCK:
                 return Verdict(gate=Gate.BLOCK, reason=sentence(finding.reason))
         hiding = any(f.opaque and f.kind != ELSEWHERE for f in findings)
-        if hiding and mentions_floor(text, self._ground(None).user_homes):
+        if hiding and mentions_floor(text, ground.user_homes):
             return Verdict(gate=Gate.BLOCK, reason=sentence(_HIDDEN_FLOOR))
         denied = self._denied(text, walks)
         if denied:
@@ -246,7 +252,8 @@ class CommandPolicy:
             findings = [f for f in findings if f.opaque]
         if not findings or self._allowlisted(text, exactly=any(f.opaque for f in findings)):
             return _ALLOW
-        return self._ask(text, findings, grants)
+        exact = exact_pattern(text, ground.cwd, _evidence(walks))
+        return self._ask(text, findings, grants, exact)
 
     def _denied(self, text: str, walks: list[Walk]) -> str:
         if not self._deny:
@@ -265,8 +272,9 @@ class CommandPolicy:
                 return True
         return False
 
-    def _ask(self, text: str, findings: list[Finding], grants: Collection[str]) -> Verdict:
-        exact = exact_pattern(text)
+    def _ask(
+        self, text: str, findings: list[Finding], grants: Collection[str], exact: str
+    ) -> Verdict:
         allowlist = self._settings.allowlist
         pieces = (
             piece
@@ -280,7 +288,7 @@ class CommandPolicy:
             if not (f.grant and f.grant in granted)
             and not (f.kind in allowlist and f.kind and not f.opaque)
         ]
-        if exact in granted or not open_:
+        if exact in granted or exact_pattern(text) in allowlist or not open_:
             return _ALLOW
         reasons = list(dict.fromkeys(f.reason for f in open_))
         patterns = sorted({f.grant for f in open_})
@@ -454,11 +462,22 @@ def _left(walks: list[Walk]) -> Carried:
     return left
 
 
-def exact_pattern(text: str) -> str:
+def _evidence(walks: list[Walk]) -> str:
+    """Return a digest of what a judgement has read that is not in the script; empty if nothing."""
+    read = [pair for found in walks for pair in sorted(found.read().items())]
+    return _digest(repr(read))[:16] if read else ""
+
+
+def exact_pattern(text: str, place: str | None = None, evidence: str = "") -> str:
+    """Return what stands for a whole script, where it was asked about, and what it read there."""
     text = text.strip()
-    if len(text) <= 200 and "\n" not in text:
-        return EXACT + text
-    return EXACT + "sha256:" + hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    short = len(text) <= 200 and "\n" not in text and " (in " not in text
+    where = f" (in {place}{evidence and f', having read {evidence}'})" if place else ""
+    return f"{EXACT}{text if short else f'sha256:{_digest(text)}'}{where}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def sentence(reason: str) -> str:

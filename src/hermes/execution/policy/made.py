@@ -11,14 +11,17 @@ import os
 import posixpath
 import re
 import stat
+import sys
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from pathlib import Path
 
 from hermes.execution.policy.code import language_of, sed_harmless
 from hermes.execution.policy.command import (
     Finding,
     Ground,
     ShellCommand,
+    TooLong,
     absolute,
     base_name,
     listed,
@@ -33,7 +36,12 @@ from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.roles import changes_files, operands_run, ran, script, written
 
 MAX_FILE = 65_536
+MAX_FILES = 1_048_576
+"""Characters that are searched of all that a session has written."""
+MAX_INLINE_FILES = 20_000
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
+WROTE_UNREAD = opaque("code was written here that is too long to be read, or no text", "made, run")
+WROTE_TOO_MUCH = opaque("more files were written here than are remembered", "made, run")
 RUNS_MADE = opaque("it runs a file that was just made", "made, run")
 RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outside")
 RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
@@ -61,8 +69,11 @@ class MadeFiles:
         """What the script makes, with its text if that is written there."""
         self.fetched = {path for path, fetched in ground.carried.files.items() if fetched}
         """What came from elsewhere; a tool may find code among it by itself."""
+        self.read: dict[str, str] = {}
+        """What of earlier calls this judgement goes by, with its text or when it was changed."""
         self._ground = ground
-        self._on_disk = {*ground.carried.files}
+        self._forgot = forgotten(ground.carried.project) in ground.carried.files
+        self._on_disk = {*ground.carried.files} - {forgotten(ground.carried.project)}
         """What earlier calls have made, and what the script makes executable."""
         self._links: set[str] = set()
         self._arrived = False
@@ -127,9 +138,11 @@ class MadeFiles:
             yield BEHIND_LINK
         if command.name != "tee" and (known or self._arrived):
             if self._works_on_fetched(command):
+                fetched = [p for p, comes in self._ground.carried.files.items() if comes]
+                self.read |= {path: _stamp(path) for path in fetched}
                 yield RUNS_FETCHED
-            if changes_files(command) and (self._wrote_floor or self._disk_has_floor):
-                yield WROTE_FLOOR
+            if changes_files(command):
+                yield from [WROTE_FLOOR] if self._wrote_floor else self._written
         if any(text is None for _, text in self._texts(command, first=first)):
             yield RUNS_MADE
 
@@ -149,13 +162,19 @@ class MadeFiles:
             new = _is_made(clean, self.files) or (
                 unseen and clean in runs and _not_yet(clean, command.cwd)
             )
-            if not (new or _is_made(clean, self._on_disk)):
+            known = new or _is_made(clean, self._on_disk)
+            if not (known or (self._forgot and os.path.lexists(clean))):
                 continue
-            text = self.files.get(clean) if new else _read(clean)
+            text = self.files.get(clean) if new else self._read(clean)
             if command.name in {"sed", "gsed"}:
                 yield "", text if text is not None and sed_harmless(text) else None
             else:
                 yield _language(command.name, text or ""), text
+
+    def _read(self, path: str) -> str | None:
+        text = _read(path)
+        self.read[path] = _stamp(path) if text is None else text
+        return text
 
     def _behind_link(self, command: ShellCommand) -> bool:
         """Return whether a command works behind a link that the script itself has made."""
@@ -187,13 +206,27 @@ class MadeFiles:
         return any(f"{p}/".startswith(f) for p in places for f in folders if f != root)
 
     @cached_property
-    def _disk_has_floor(self) -> bool:
-        """Whether a file that an earlier call has written mentions what is never run."""
-        texts: list[str] = []
-        for path in reversed(self._ground.carried.files):
-            if sum(map(len, texts)) <= 2 * MAX_FILE and "*" not in path:
-                texts.append(_read(path) or "")
-        return any(mentions_floor(text, self._ground.user_homes) for text in texts)
+    def _written(self) -> list[Finding]:
+        """What is wrong with the code that earlier calls have written, which tools may find."""
+        found, length = [WROTE_TOO_MUCH] if self._forgot else [], 0
+        for path in filter(_may_run, self._on_disk):
+            text = _read(path)
+            length += len(text or "")
+            if length > MAX_INLINE_FILES and self._ground.longest < sys.maxsize:
+                raise TooLong
+            if length > MAX_FILES or (text is None and _CODE.search(path) and _stamp(path)):
+                found.append(WROTE_UNREAD)
+            elif mentions_floor(text or "", self._ground.user_homes):
+                found.append(WROTE_FLOOR)
+            else:
+                continue
+            self.read[path] = _stamp(path) if text is None else text
+        return list(dict.fromkeys(found))
+
+
+def forgotten(project: str) -> str:
+    """Return what stands for files of a session that are no longer remembered one by one."""
+    return f"{project.rstrip('/')}/**"
 
 
 def _may_run(path: str) -> bool:
@@ -244,6 +277,15 @@ def _read(path: str) -> str | None:
     finally:
         os.close(file)
     return None if len(data) > MAX_FILE or b"\0" in data else data.decode(errors="replace")
+
+
+def _stamp(path: str) -> str:
+    """Return what tells a file from the one that was in its place before."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{found.st_ino} {found.st_size} {found.st_ctime_ns}"
 
 
 def _language(runner: str, text: str) -> str:

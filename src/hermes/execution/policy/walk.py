@@ -138,6 +138,7 @@ class Walk:
         self._look_up = cache(self._where)
         self._via: tuple[str, ...] = ()
         self._running: dict[str, syntax.Script] = {}
+        self._called: set[str] = set()
         self._input = Feed()
         """The input of the shell itself, which `exec < file` changes."""
         self._background = self._began = 0
@@ -154,6 +155,13 @@ class Walk:
             self._cwds = (self.ground.cwd,)
             self.script(script, feed)
         self.findings.extend(opaque(doubt) for doubt in self.variables.doubts)
+
+    def read(self) -> dict[str, str]:
+        """Return what was read that earlier calls have left behind: files, exports, functions."""
+        left = self.ground.carried
+        exports = {f"${n}": left.exports[n] for n in self.variables.read & left.exports.keys()}
+        functions = {f"{n}()": repr(left.functions[n]) for n in self._called & {*left.functions}}
+        return {**self.made.read, **exports, **functions}
 
     # --- structure ---
 
@@ -226,6 +234,7 @@ class Walk:
     def _call_function(self, name: str, feed: Feed) -> None:
         # By identity: a function may define another one of its own name.
         body = self.functions[name]
+        self._called.add(name)
         if any(body is b for b in self._running.values()) or len(self._running) > MAX_NESTING:
             if self._background > self._began:
                 self.findings.append(FORK_BOMB)
