@@ -747,3 +747,52 @@ async def test_a_call_that_waited_too_long_to_be_known_leaves_a_mark(session: Se
     session.policy.note(first, session.environment)
     assert await session.judge(command="f") is Gate.ASK
     assert await session.judge(command="ls") is Gate.ASK
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "false && g() { echo hi; }",
+        "(g() { echo hi; })",
+        "if false; then g() { echo hi; }; fi",
+        "g() { echo hi; } | cat",
+        "exit; g() { echo hi; }",
+    ],
+)
+async def test_a_function_that_may_be_the_old_one_still_is(session: Session, then: str) -> None:
+    assert await session.judge(command="g() { rm -rf data; }", run=True) is Gate.ASK
+    assert await session.judge(command=then, run=True) is Gate.ALLOW
+    assert await session.judge(command="g") is Gate.ASK
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize(
+    ("move", "use"),
+    [
+        ("mv d e", "bash e/x.sh"),
+        ("mkdir e; mv d e", "bash e/d/x.sh"),
+        ("mv -t e d", "bash e/d/x.sh"),
+        ("cp -r d e", "bash e/x.sh"),
+        ("cp -r d/. e", "bash e/x.sh"),
+        ("ln -s d e", "bash e/x.sh"),
+        ("git mv d e", "bash e/x.sh"),
+        ("mv d e; mv e f", "bash f/x.sh"),
+        ("mv d e", "cd e && bash x.sh"),
+        ("mv d/* e", "bash e/x.sh"),
+        ("mv d e", "python3 e/m.py"),
+    ],
+)
+async def test_a_folder_takes_along_what_is_known_of_its_files(
+    session: Session, move: str, use: str, calls: int
+) -> None:
+    await session.write("d/x.sh", "rm -rf /\n")
+    await session.write("d/m.py", "import shutil\nshutil.rmtree('/')\n")
+    if calls == 1:
+        assert await session.judge(command=f"{move}; {use}") is Gate.BLOCK
+        return
+    await session.judge(command=move, run=True)
+    for folder in ("e", "e/d", "f"):
+        put(str(session.work / folder / "x.sh"), "rm -rf /\n")
+        put(str(session.work / folder / "m.py"), "import shutil\nshutil.rmtree('/')\n")
+    assert await session.judge(command=use) is Gate.BLOCK
+    assert await session.judge(command=f"cat {use.rsplit(maxsplit=1)[-1]}") is Gate.ALLOW

@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 from hermes.execution.policy.code import language_of, sed_harmless
@@ -52,6 +53,7 @@ _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
 _RUN_CODE = listed("code-tools") | {"docker", "podman"}
 _BRINGERS = listed("bringers")
 _BRINGS = listed("brings")
+_MOVERS = words("mv cp ln rsync install ditto git")
 _REPOSITORIES = words("git hg svn")
 _FETCHING = words("clone co export")
 _CODE = pattern("code-files")
@@ -75,6 +77,8 @@ class MadeFiles:
         self._forgot = forgotten(ground.carried.project) in ground.carried.files
         self._on_disk = {*ground.carried.files} - {forgotten(ground.carried.project)}
         """What earlier calls have made, and what the script makes executable."""
+        self._moved: dict[str, str] = {}
+        """Where on the disk a file is still that will have been moved; empty if it is not."""
         self._links: set[str] = set()
         self._arrived = False
         """Whether files may have come from elsewhere that nobody has seen."""
@@ -115,9 +119,28 @@ class MadeFiles:
             self.fetched |= {f"{p}*" for p in unpacked}
             self.fetched |= {f"{p}/**" for p in made} if whole else made
             self._acts = self._acts or whole or any(map(_may_run, made))
+        self._take_along(command)
+        for path in made:
+            self._moved.pop(path, None)
         self.files |= {path: text if path not in self.files else None for path in made}
         self.files |= dict.fromkeys(unpacked)
         self._arrived = self._arrived or brings or name in _ARRIVALS
+
+    def _take_along(self, command: ShellCommand) -> None:
+        """Note where files are that a folder takes along which is moved, copied or linked."""
+        named = command.operands()
+        if command.name not in _MOVERS or (command.name == "git" and named[:1] != ["mv"]):
+            return
+        targets = [*command.values_of("-t", "--target-directory"), *named[-1:]]
+        known = [p for p in (*self.files, *self._on_disk) if p[-2:] != "**"]
+        for source, target in product(named, targets):
+            here, there = absolute(source, command.cwd).rstrip("/*"), absolute(target, command.cwd)
+            below = [p for p in known if p.startswith(f"{here}/") and here != there]
+            for path, name in product(below, ("", f"/{posixpath.basename(here)}")):
+                place = f"{there}{name}{path[len(here) :]}"
+                self.files[place] = self.files.get(path)
+                self._moved[place] = self._moved.get(path, "" if path in self.files else path)
+                self.fetched |= {place} if path in self.fetched else set()
 
     def _comes_from_fetched(self, command: ShellCommand) -> bool:
         """Return whether a command copies, moves or unpacks something that was fetched."""
@@ -166,6 +189,8 @@ class MadeFiles:
             if not (known or (self._forgot and os.path.lexists(clean))):
                 continue
             text = self.files.get(clean) if new else self._read(clean)
+            if text is None and self._moved.get(clean):
+                text = self._read(self._moved[clean])
             if command.name in {"sed", "gsed"}:
                 yield "", text if text is not None and sed_harmless(text) else None
             else:

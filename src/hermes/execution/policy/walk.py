@@ -223,11 +223,13 @@ class Walk:
         elif isinstance(node, syntax.Function):
             if node.name in PROGRAMS:
                 self.findings.append(opaque(f"`{node.name}` would mean something else"))
+            before = self.functions.get(node.name)
             self.functions[node.name] = node.body
             branch = self.variables.branch
             self.variables.branch = (*branch, id(node))
             self._call_function(node.name, Feed())
             self.variables.branch = branch
+            self.functions[node.name] = _both(before, node.body)
         else:
             self._compound(node, feed)
 
@@ -535,6 +537,14 @@ class Walk:
 def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tuple[str | None, ...]:
     places = tuple(dict.fromkeys((*(p for p in first if p not in then), *then)))
     return places if len(places) <= MAX_PLACES else (None,)
+
+
+def _both(before: syntax.Script | None, then: syntax.Script) -> syntax.Script:
+    """Return a function that was defined before and may have been defined anew, or not."""
+    # A definition may stand behind `false &&`, in another process, or behind the end of a script.
+    known = before.items if before is not None else ()
+    new = tuple(item for item in then.items if item not in known)
+    return structs.replace(then, items=(*known, *new))
 
 
 def _prints_number(command: ShellCommand) -> bool:
