@@ -796,3 +796,79 @@ async def test_a_folder_takes_along_what_is_known_of_its_files(
         put(str(session.work / folder / "m.py"), "import shutil\nshutil.rmtree('/')\n")
     assert await session.judge(command=use) is Gate.BLOCK
     assert await session.judge(command=f"cat {use.rsplit(maxsplit=1)[-1]}") is Gate.ALLOW
+
+
+PUSHES = "import subprocess\nsubprocess.run(['git', 'push', '-f'])\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "gate"),
+    [
+        ({"pk/core.py": PUSHES, "pk/__init__.py": "", "m.py": "from pk import core\n"}, Gate.ASK),
+        ({"pk/core.py": PUSHES, "pk/__init__.py": "", "m.py": "import pk.core\n"}, Gate.ASK),
+        (
+            {"pk/core.py": PUSHES, "pk/__init__.py": "from . import core\n", "m.py": "import pk\n"},
+            Gate.ASK,
+        ),
+        (
+            {
+                "pk/core.py": PUSHES,
+                "pk/__init__.py": "from .core import x\n",
+                "m.py": "import pk\n",
+            },
+            Gate.ASK,
+        ),
+        ({"pk/__init__.py": PUSHES, "m.py": "import pk\n"}, Gate.ASK),
+        (
+            {
+                "pk/core.py": "x = 1\n",
+                "pk/__init__.py": "",
+                "m.py": "from pk import core\nprint(core.x)\n",
+            },
+            Gate.ALLOW,
+        ),
+        (
+            {
+                "pk/core.py": "x = 1\n",
+                "pk/__init__.py": "from . import core\nprint(core.x)\n",
+                "m.py": "import pk\n",
+            },
+            Gate.ALLOW,
+        ),
+        ({"a.py": "import b\nx = 1\n", "b.py": "import a\n", "m.py": "import a\n"}, Gate.ALLOW),
+    ],
+)
+async def test_modules_of_a_package_are_read_like_scripts(
+    session: Session, files: dict[str, str], gate: Gate
+) -> None:
+    for path, text in files.items():
+        await session.write(path, text)
+    assert await session.judge(command="python3 m.py") is gate
+
+
+@pytest.mark.parametrize(
+    ("program", "pieces", "gate"),
+    [
+        ("python3 -i", ["for i in range(3):\n", "    print(i)\n", "\n"], Gate.ALLOW),
+        ("python3 -i", ["def f():\n", "    import os; os.system('git push -f')\n"], Gate.ASK),
+        ("bash", ["for i in 1 2; do\n", "  echo $i\n", "done\n"], Gate.ALLOW),
+        ("bash", ["for i in 1 2; do\n", "  rm -rf data\n"], Gate.ASK),
+        ("bash", ["for i in a data; do\n", "  rm -rf \\\n"], Gate.ASK),
+        ("bash", ["x='rm -rf\n", "data'\n", "$x\n"], Gate.ASK),
+        ("bash", ["if true\n", "then rm -rf /\n"], Gate.BLOCK),
+        ("bash", [": \n" * 60 + "if true; then\n"], Gate.ASK),
+        ("sqlite3 a.db", [".tables\n", ".schema users\n"], Gate.ALLOW),
+        ("psql", ["\\dt\n", "\\d users\n"], Gate.ALLOW),
+        ("psql", ["\\dt \\! ls\n"], Gate.ASK),
+        ("psql", ["\\dt \\o notes.txt\n"], Gate.ASK),
+        ("sqlite3 a.db", [".output ../x\n"], Gate.ASK),
+    ],
+)
+async def test_what_is_typed_in_pieces_asks_for_what_is_in_them(
+    session: Session, program: str, pieces: list[str], gate: Gate
+) -> None:
+    session.environment.running = [program]
+    *before, last = pieces
+    for piece in before:
+        assert await session.judge(command=piece, process="p0", run=True) is Gate.ALLOW
+    assert await session.judge(command=last, process="p0") is gate

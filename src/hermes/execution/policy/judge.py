@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import reach, rules
-from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, language_of
+from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, SQL_HARMLESS, language_of
 from hermes.execution.policy.command import (
     FORGOT,
     NOTHING,
@@ -77,6 +77,9 @@ _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
 _PROMPTS = words("shell console repl dbshell --pdb sh bash")
 _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _META = re.compile(r"(?m)^[ \t]*[.!]|\\[a-zA-Z!]")
+_OPEN = re.compile(r"cannot be read as a shell script: .* is missing$")
+"""The reason of what may only not be complete yet."""
+_MAX_PIECES = 50
 _OPERATORS = re.compile(r"[;&|`\n<>]|\$\(")
 _ODD = opaque("it contains characters that nobody can see")
 _PLAIN_WORD = re.compile(r"(?!\+$)[\w@%+=:,./~*?\[\]{}^$!-]+$", re.ASCII)
@@ -166,6 +169,9 @@ class CommandPolicy:
         own, walks = _read_each(command, ground)
         running = [c for found in walks for c in found.commands]
         findings = _added(command, before, data, ground, own, running)
+        goes_on = any(c.name in SHELLS for c in running) and _goes_on(before + data)
+        if goes_on and not mentions_floor(data, ground.user_homes):
+            findings = [f for f in findings if not _OPEN.search(f.reason)]
         if not any(c.name in _REMOTE for c in running):
             bare, _ = _read_each(before, ground, whole=False)
             plain, _ = _read_each(before + data, ground, whole=False)
@@ -352,8 +358,11 @@ def _added(
     running: list[ShellCommand],
 ) -> list[Finding]:
     """Return what is found in typed text and was not in what was typed before."""
-    known, _ = _read_each(command, ground, feed=before) if before else ([], [])
-    joined, _ = _read_each(command, ground, feed=before + data)
+    python = any(language_of(c.name) == "python" for c in running)
+    known, _ = _read_each(command, ground, feed=_closed(before) if python else before)
+    known = known if before else []
+    whole = before + data
+    joined, _ = _read_each(command, ground, feed=_closed(whole) if python else whole)
     if not before or not _beyond(known, own):
         return _beyond(joined, known)
     # Something was answered before. Of a shell it is known what each command of the text does.
@@ -369,6 +378,18 @@ def _added(
     return [*_beyond(joined, known), *_beyond(alone, own)]
 
 
+def _goes_on(text: str) -> bool:
+    """Return whether a text may be the beginning of one whose every line is read already."""
+    return text.count("\n") < _MAX_PIECES
+
+
+def _closed(text: str) -> str:
+    """Return Python that may end behind the head of a block with something in that block."""
+    last = text.rstrip().rpartition("\n")[2]
+    indent = last[: len(last) - len(last.lstrip())]
+    return f"{text.rstrip()}\n{indent} pass\n" if last.endswith(":") else text
+
+
 def _beyond(found: list[_Found], known: list[_Found]) -> list[Finding]:
     """Return what is found more often than it is known; what cannot be read is never known."""
     more = Counter(found) - Counter(k for k in known if k[1].kind != UNREADABLE)
@@ -382,11 +403,18 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
         queries = SQL_CLIENTS.match(command.name) is not None
         if (reads_code or queries) and _KEYS.search(data):
             yield opaque("keys that edit the line change what is run")
-        if queries and _META.search(data):
+        if queries and any(map(_acts_on_its_own, data.split("\n"))):
             yield opaque(f"`{command.name}` is given a command of its own")
         known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
         if not known or _PROMPTS & {*command.args}:
             yield Finding(f"`{command.name}` may take what is typed for a command")
+
+
+def _acts_on_its_own(line: str) -> bool:
+    """Return whether a line for a database is a command to the client that does more than look."""
+    bare = line.strip()
+    looks = bare[:1] in {".", "\\"} and SQL_HARMLESS.match(bare) and bare.count("\\") < 2
+    return _META.search(line) is not None and not looks
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:

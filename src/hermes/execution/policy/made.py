@@ -135,7 +135,7 @@ class MadeFiles:
         known = [p for p in (*self.files, *self._on_disk) if p[-2:] != "**"]
         for source, target in product(named, targets):
             here, there = absolute(source, command.cwd).rstrip("/*"), absolute(target, command.cwd)
-            below = [p for p in known if p.startswith(f"{here}/") and here != there]
+            below = [p for p in known if f"{p}/".startswith(f"{here}/") and here != there]
             for path, name in product(below, ("", f"/{posixpath.basename(here)}")):
                 place = f"{there}{name}{path[len(here) :]}"
                 self.files[place] = self.files.get(path)
@@ -181,7 +181,7 @@ class MadeFiles:
         unseen = self._arrived or (shell and not first)
         runs = [absolute(path, cwd) for path in ran(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in _modules(command) for cwd in command.cwds]
-        for clean in (*runs, *found):
+        for clean in (each for path in (*runs, *found) for each in self._matching(path)):
             new = _is_made(clean, self.files) or (
                 unseen and clean in runs and _not_yet(clean, command.cwd)
             )
@@ -195,6 +195,11 @@ class MadeFiles:
                 yield "", text if text is not None and sed_harmless(text) else None
             else:
                 yield _language(command.name, text or ""), text
+
+    def _matching(self, path: str) -> list[str]:
+        """Return the files that a path stands for: a module is somewhere below the project."""
+        known = (*self.files, *self._on_disk) if "/**/" in path else ()
+        return [p for p in known if may_match(p, path)] if "/**/" in path else [path]
 
     def _read(self, path: str) -> str | None:
         text = _read(path)

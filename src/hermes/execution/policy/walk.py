@@ -139,6 +139,8 @@ class Walk:
         self._via: tuple[str, ...] = ()
         self._running: dict[str, syntax.Script] = {}
         self._called: set[str] = set()
+        self._programs: set[tuple[str, str | None]] = set()
+        """What one program has imported by now, and where."""
         self._input = Feed()
         """The input of the shell itself, which `exec < file` changes."""
         self._background = self._began = 0
@@ -501,12 +503,16 @@ class Walk:
         if len(text) > self.ground.longest:
             raise TooLong
         base = command or self._command(language)
+        if (text, base.cwd) in self._programs:
+            return  # modules import each other
+        outermost, self._programs = self._programs, {*self._programs, (text, base.cwd)}
         doubts, files = inspect(language, text, base.cwd)
         self.findings.extend(doubts)
         if doubts and mentions_floor(text, self.ground.user_homes):
             self.findings.append(floor_finding("the program does what is never run", base))
         for script in files:
             self._text(base, NestedText(script, language, lenient=True))
+        self._programs = self._programs if outermost else set()
 
     def _text(self, command: ShellCommand, inner: NestedText) -> None:
         if inner.text in {UNKNOWN, COMPUTED}:
