@@ -79,6 +79,7 @@ class FakeEnvironment:
             command=command.script,
             started_at=0.0,
             running=True,
+            cwd=self.resolve(command.cwd or "."),
         )
         self._processes[info.id] = info
         return info

@@ -183,6 +183,24 @@ def test_what_is_computed_can_only_be_granted_as_it_is() -> None:
     assert policy.judge("$CMD --later", grants={pattern}).gate == Gate.ASK
 
 
+def test_a_grant_for_a_whole_script_holds_where_it_was_asked() -> None:
+    policy, script = strict_policy(), "bash -c 'rm -r x'"
+    pattern = policy.judge(script, cwd="/home/user/work").pattern
+    assert pattern == "= bash -c 'rm -r x' (in /home/user/work)"
+    assert policy.judge(script, cwd="/home/user/work", grants={pattern}).gate == Gate.ALLOW
+    assert policy.judge(script, cwd="/home/user/other", grants={pattern}).gate == Gate.ASK
+    older = f"= {script}"
+    assert policy.judge(script, cwd="/home/user/work", grants={older}).gate == Gate.ASK
+    listed = strict_policy(allowlist=(older,))
+    assert listed.judge(script, cwd="/home/user/work").gate == Gate.ALLOW
+
+
+def test_a_place_cannot_be_part_of_a_granted_script() -> None:
+    policy = strict_policy()
+    pattern = policy.judge("$X # (in /b)", cwd="/home/user/work").pattern
+    assert "sha256" in pattern
+
+
 def test_a_granted_script_does_not_grant_the_patterns_it_mentions() -> None:
     policy = strict_policy()
     pattern = policy.judge("$X 1 + rm -r + 2").pattern

@@ -1,8 +1,11 @@
 """The policy on the host knows what a session has left behind, and never keeps the loop busy."""
 
 import asyncio
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +36,20 @@ class Session:
             self.policy.note(made, self.environment)
         return verdict.gate
 
-    async def verdict(self, intent: Intent) -> Verdict:
-        return await self.policy.judge(intent, self.environment, grants=(), trusted=False)
+    async def verdict(
+        self, intent: Intent, grants: Sequence[str] = (), *, trusted: bool = False
+    ) -> Verdict:
+        return await self.policy.judge(intent, self.environment, grants=grants, trusted=trusted)
+
+    async def write(self, path: str, text: str) -> None:
+        """Write a file as the file tools do."""
+        await self.judge(writes=(path,), run=True)
+        put(self.environment.resolve(path), text)
+
+
+def put(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
 
 
 class Shell(FakeEnvironment):
@@ -43,10 +58,15 @@ class Shell(FakeEnvironment):
     def __init__(self, cwd: str, running: Sequence[str] = ()) -> None:
         super().__init__(cwd=cwd, exposed=("/",))
         self.running = list(running)
+        self.begun = cwd
+
+    def go(self, place: str) -> None:
+        """Be somewhere else, as after a `cd`."""
+        self._cwd = self.resolve(place)
 
     async def processes(self) -> list[ProcessInfo]:
         return [
-            ProcessInfo(id=f"p{i}", command=command, started_at=0, running=True)
+            ProcessInfo(id=f"p{i}", command=command, started_at=0, running=True, cwd=self.begun)
             for i, command in enumerate(self.running)
         ]
 
@@ -471,3 +491,384 @@ async def test_a_script_behind_walls_asks_before_it_loses_the_project(tmp_path: 
 
     assert await gate("import shutil; shutil.rmtree('/project/src')") is Gate.ASK
     assert await gate("from hermes_tools import read_file; print(read_file('a'))") is Gate.ALLOW
+
+
+@pytest.mark.parametrize("command", ["make", "bash p", "python3 p", "python3 -c 'print(1)'"])
+async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(
+    session: Session, command: str
+) -> None:
+    for name in ("p", "print.py"):
+        await session.judge(command=f"mkfifo {name}", run=True)
+        os.mkfifo(session.work / name)
+    before = time.monotonic()
+    await session.judge(command=command)
+    assert time.monotonic() - before < 5
+
+
+@pytest.mark.parametrize("kind", ["writes", "reads"])
+async def test_very_many_files_are_judged_in_another_process(
+    session: Session, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    async def gate(paths: tuple[str, ...]) -> Gate:
+        named: dict[str, Any] = {kind: paths}
+        return (await session.verdict(Intent(**named))).gate
+
+    paths = tuple(f"f{number}" for number in range(host.MAX_PATHS + 1))
+    assert await gate(paths) is Gate.ALLOW
+    assert await gate((*paths, "/etc/shadow")) is not Gate.ALLOW
+    monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
+    assert await gate(paths) is Gate.ASK
+    assert await gate(paths[1:]) is Gate.ALLOW
+
+
+async def test_a_command_whose_paths_take_long_to_follow_is_judged_in_another_process(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.environment = Shell(str(session.work) + "/d" * 60)
+    monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
+    storm = "cd a || cd b || cd c || cd d; tee " + " ".join(f"x/{n}" for n in range(100))
+    assert "takes too long" in (await session.verdict(Intent(command=storm))).reason
+
+
+async def test_going_elsewhere_does_not_move_the_project_of_the_file_tools(
+    session: Session,
+) -> None:
+    (session.work / "../lib").mkdir()
+    (session.work / "../lib/x.py").write_text("x = 1\n")
+    await session.judge(command="cd ..", run=True)
+    session.environment.go("..")
+    assert await session.judge(writes=("lib/x.py",)) is Gate.ASK
+    assert await session.judge(writes=("work/x.py",)) is Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "text", "typed"),
+    [
+        ("bash", "x.sh", "rm -rf /\n", "bash x.sh\n"),
+        ("bash", "x.sh", "rm -rf /\n", ". ./x.sh\n"),
+        ("python3 -i", "x.py", "import shutil\nshutil.rmtree('/')\n", "import x\n"),
+    ],
+)
+async def test_what_is_typed_may_run_what_the_session_has_written(
+    session: Session, program: str, name: str, text: str, typed: str
+) -> None:
+    session.environment.running = [program]
+    put(session.environment.resolve(name), "")
+    assert await session.judge(command=typed, process="p0") is Gate.ALLOW
+    await session.write(name, text)
+    into = Intent(command=typed, process="p0")
+    assert (await session.verdict(into)).gate is Gate.BLOCK
+    assert (await session.verdict(into, trusted=True)).gate is Gate.BLOCK
+
+
+async def test_what_is_typed_is_judged_where_its_program_began(session: Session) -> None:
+    (session.work / "../important.txt").write_text("kept")
+    session.environment.running = ["bash"]
+    await session.judge(command="cd ..", run=True)
+    session.environment.begun = session.environment.resolve("..")
+    session.environment.go("..")
+    await session.judge(command="cd work", run=True)
+    session.environment.go("work")
+    typed = Intent(command="rm important.txt\n", process="p0")
+    assert (await session.verdict(typed)).gate is Gate.ASK
+
+
+@pytest.mark.parametrize(
+    ("program", "approved", "then"),
+    [
+        ("bash", "rm -rf build\n", "rm -rf data\n"),
+        ("bash", "rm -rf build\n", "rm -rf build\n"),
+        ("bash", "f() { rm -rf data; }\n", "f\n"),
+        (
+            "bash",
+            "python3 -c 'import os; os.rename(a, b)'\n",
+            "python3 -c 'import os; os.rename(c, d)'\n",
+        ),
+        ("bash", "eval $x\n", "eval $y\n"),
+        ("bash", "echo ${!x}\n", "echo ${!y}\n"),
+        ("bash", "ls build | xargs rm -r\n", "ls data | xargs rm -r\n"),
+        ("python3 -i", "from shutil import rmtree as r\n", "r('data')\n"),
+        ("python3 -i", "import os; os.rename(a, b)\n", "os.rename(c, d)\n"),
+        ("node -i", "const r = require('fs').rmSync\n", "r('data')\n"),
+        ("sqlite3 a.db", "drop table a;\n", "drop table b;\n"),
+        ("psql", "drop table a;\n", "drop table b;\n"),
+    ],
+)
+async def test_an_answer_about_typed_text_is_about_nothing_else(
+    session: Session, program: str, approved: str, then: str
+) -> None:
+    session.environment.running = [program]
+    assert await session.judge(command=approved, process="p0", run=True) is Gate.ASK
+    verdict = await session.verdict(Intent(command=then, process="p0"))
+    assert verdict.gate is Gate.ASK
+    assert not verdict.pattern
+
+
+@pytest.mark.parametrize(
+    ("program", "approved", "then"),
+    [
+        ("bash", "rm -rf build\n", "ls\n"),
+        ("python3 -i", "import shutil; shutil.rmtree(a)\n", "print(1 + 1)\n"),
+        ("sqlite3 a.db", "drop table a;\n", "select 1;\n"),
+    ],
+)
+async def test_what_was_answered_about_typed_text_is_not_asked_for_ever(
+    session: Session, program: str, approved: str, then: str
+) -> None:
+    session.environment.running = [program]
+    assert await session.judge(command=approved, process="p0", run=True) is Gate.ASK
+    assert await session.judge(command=then, process="p0") is Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("first", "command", "then"),
+    [
+        ({"x.sh": "rm -rf build\n"}, "bash x.sh", {"x.sh": "rm -rf data\n"}),
+        (
+            {"m.py": "import os\nos.rename(a, b)\n"},
+            "python3 m.py",
+            {"m.py": "import os\nos.execv(a, b)\n"},
+        ),
+        (
+            {"m.py": "import os\nos.rename(a, b)\n"},
+            "python3 -c 'import m'",
+            {"m.py": "import os\nos.execv(a, b)\n"},
+        ),
+        ({"Makefile": "all:\n\trm -rf /\n"}, "make", {"Makefile": "all:\n\trm -rf / ~\n"}),
+        ({"app": "\0"}, "./app", {"app": "\0\0"}),
+    ],
+)
+async def test_a_grant_is_about_what_the_files_held(
+    session: Session, first: dict[str, str], command: str, then: dict[str, str]
+) -> None:
+    for path, text in first.items():
+        await session.write(path, text)
+    asked = await session.verdict(Intent(command=command))
+    assert asked.gate is Gate.ASK
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ALLOW
+    await session.write("notes.md", "more\n")
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ALLOW
+    for path, text in then.items():
+        await session.write(path, text)
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ASK
+
+
+@pytest.mark.parametrize(
+    ("first", "command", "then"),
+    [
+        ("export CMD='rm -rf build'", 'bash -c "$CMD"', "export CMD='rm -rf data'"),
+        ("f() { eval $1; }", "f x", "f() { eval $1; eval $2; }"),
+    ],
+)
+async def test_a_grant_is_about_what_was_exported_and_defined(
+    session: Session, first: str, command: str, then: str
+) -> None:
+    await session.judge(command=first, run=True)
+    asked = await session.verdict(Intent(command=command))
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert (asked.gate, again.gate) == (Gate.ASK, Gate.ALLOW)
+    await session.judge(command=then, run=True)
+    again = await session.verdict(Intent(command=command), [asked.pattern])
+    assert again.gate is Gate.ASK
+
+
+async def test_files_that_are_no_longer_remembered_ask_or_are_read(session: Session) -> None:
+    put(str(session.work / "old.sh"), "echo old\n")
+    await session.write("x.sh", "rm -rf data\n")
+    await session.write("big.sh", "#" * 70_000)
+    for number in range(600):
+        await session.judge(writes=(f"f{number}.csv",), run=True)
+    assert await session.judge(command="bash x.sh") is Gate.ASK
+    assert await session.judge(command="bash big.sh") is Gate.ASK
+    assert await session.judge(command="make") is Gate.ASK
+    for command in ("bash old.sh", "cat notes.md", "git status"):
+        assert await session.judge(command=command) is Gate.ALLOW, command
+
+
+async def test_a_file_that_is_written_again_is_remembered_longer(session: Session) -> None:
+    await session.write("Makefile", "all:\n\techo hi\n")
+    for number in range(300):
+        await session.judge(writes=(f"f{number}.csv",), run=True)
+    await session.write("Makefile", "all:\n\trm -rf /\n")
+    for number in range(300, 498):
+        await session.judge(writes=(f"f{number}.csv",), run=True)
+    reason = (await session.verdict(Intent(command="make"))).reason
+    assert "what is never run" in reason
+
+
+@pytest.mark.parametrize("text", ["#" * 70_000 + "\nall:\n\trm -rf /\n", "#\0\nall:\n\trm -rf /\n"])
+async def test_code_of_the_session_that_cannot_be_read_asks(session: Session, text: str) -> None:
+    await session.write("Makefile", text)
+    for number in range(3):
+        await session.write(f"b{number}.txt", "x" * 65_000)
+    assert await session.judge(command="make") is Gate.ASK
+
+
+async def test_a_document_that_mentions_the_floor_is_only_a_document(session: Session) -> None:
+    await session.write("docs/danger.md", "Never run `rm -rf /`.\n")
+    for command in ("make", "pytest -q", "git commit -m x"):
+        assert await session.judge(command=command) is Gate.ALLOW, command
+    assert await session.judge(command="bash docs/danger.md") is not Gate.ALLOW
+
+
+async def test_functions_that_are_no_longer_remembered_make_all_ask(session: Session) -> None:
+    await session.judge(command="ls2() { rm -rf data; }", run=True)
+    for number in range(0, 520, 20):
+        defined = "; ".join(f"f{n}() {{ :; }}" for n in range(number, number + 20))
+        await session.judge(command=defined, run=True)
+    assert await session.judge(command="ls2") is Gate.ASK
+    assert await session.judge(command="ls") is Gate.ASK
+
+
+async def test_more_typed_text_than_is_remembered_makes_a_program_ask(session: Session) -> None:
+    session.environment.running = ["bash", "bash"]
+    await session.judge(command="cd ../keep\n", process="p0", run=True)
+    for _ in range(8):
+        typed = Intent(command=": " + "x" * 9_000 + "\n", process="p0")
+        session.policy.note(typed, session.environment)
+    for trusted in (False, True):
+        verdict = await session.verdict(Intent(command="ls\n", process="p0"), trusted=trusted)
+        assert verdict.gate is Gate.ASK
+    assert await session.judge(command="ls\n", process="p1") is Gate.ALLOW
+
+
+async def test_a_call_that_waited_too_long_to_be_known_leaves_a_mark(session: Session) -> None:
+    first, again = Intent(command="f() { rm -rf data; }"), Intent(command="ls")
+    for intent in (first, again, again):
+        await session.verdict(intent)
+    for _ in range(2):
+        session.policy.note(again, session.environment)
+    assert await session.judge(command="ls", run=True) is Gate.ALLOW
+    for number in range(60):
+        await session.judge(command=f"rm -rf d{number}")
+    session.policy.note(first, session.environment)
+    assert await session.judge(command="f") is Gate.ASK
+    assert await session.judge(command="ls") is Gate.ASK
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "false && g() { echo hi; }",
+        "(g() { echo hi; })",
+        "if false; then g() { echo hi; }; fi",
+        "g() { echo hi; } | cat",
+        "exit; g() { echo hi; }",
+    ],
+)
+async def test_a_function_that_may_be_the_old_one_still_is(session: Session, then: str) -> None:
+    assert await session.judge(command="g() { rm -rf data; }", run=True) is Gate.ASK
+    assert await session.judge(command=then, run=True) is Gate.ALLOW
+    assert await session.judge(command="g") is Gate.ASK
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize(
+    ("move", "use"),
+    [
+        ("mv d e", "bash e/x.sh"),
+        ("mkdir e; mv d e", "bash e/d/x.sh"),
+        ("mv -t e d", "bash e/d/x.sh"),
+        ("cp -r d e", "bash e/x.sh"),
+        ("cp -r d/. e", "bash e/x.sh"),
+        ("ln -s d e", "bash e/x.sh"),
+        ("git mv d e", "bash e/x.sh"),
+        ("mv d e; mv e f", "bash f/x.sh"),
+        ("mv d e", "cd e && bash x.sh"),
+        ("mv d/* e", "bash e/x.sh"),
+        ("mv d e", "python3 e/m.py"),
+    ],
+)
+async def test_a_folder_takes_along_what_is_known_of_its_files(
+    session: Session, move: str, use: str, calls: int
+) -> None:
+    await session.write("d/x.sh", "rm -rf /\n")
+    await session.write("d/m.py", "import shutil\nshutil.rmtree('/')\n")
+    if calls == 1:
+        assert await session.judge(command=f"{move}; {use}") is Gate.BLOCK
+        return
+    await session.judge(command=move, run=True)
+    for folder in ("e", "e/d", "f"):
+        put(str(session.work / folder / "x.sh"), "rm -rf /\n")
+        put(str(session.work / folder / "m.py"), "import shutil\nshutil.rmtree('/')\n")
+    assert await session.judge(command=use) is Gate.BLOCK
+    assert await session.judge(command=f"cat {use.rsplit(maxsplit=1)[-1]}") is Gate.ALLOW
+
+
+PUSHES = "import subprocess\nsubprocess.run(['git', 'push', '-f'])\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "gate"),
+    [
+        ({"pk/core.py": PUSHES, "pk/__init__.py": "", "m.py": "from pk import core\n"}, Gate.ASK),
+        ({"pk/core.py": PUSHES, "pk/__init__.py": "", "m.py": "import pk.core\n"}, Gate.ASK),
+        (
+            {"pk/core.py": PUSHES, "pk/__init__.py": "from . import core\n", "m.py": "import pk\n"},
+            Gate.ASK,
+        ),
+        (
+            {
+                "pk/core.py": PUSHES,
+                "pk/__init__.py": "from .core import x\n",
+                "m.py": "import pk\n",
+            },
+            Gate.ASK,
+        ),
+        ({"pk/__init__.py": PUSHES, "m.py": "import pk\n"}, Gate.ASK),
+        (
+            {
+                "pk/core.py": "x = 1\n",
+                "pk/__init__.py": "",
+                "m.py": "from pk import core\nprint(core.x)\n",
+            },
+            Gate.ALLOW,
+        ),
+        (
+            {
+                "pk/core.py": "x = 1\n",
+                "pk/__init__.py": "from . import core\nprint(core.x)\n",
+                "m.py": "import pk\n",
+            },
+            Gate.ALLOW,
+        ),
+        ({"a.py": "import b\nx = 1\n", "b.py": "import a\n", "m.py": "import a\n"}, Gate.ALLOW),
+    ],
+)
+async def test_modules_of_a_package_are_read_like_scripts(
+    session: Session, files: dict[str, str], gate: Gate
+) -> None:
+    for path, text in files.items():
+        await session.write(path, text)
+    assert await session.judge(command="python3 m.py") is gate
+
+
+@pytest.mark.parametrize(
+    ("program", "pieces", "gate"),
+    [
+        ("python3 -i", ["for i in range(3):\n", "    print(i)\n", "\n"], Gate.ALLOW),
+        ("python3 -i", ["def f():\n", "    import os; os.system('git push -f')\n"], Gate.ASK),
+        ("bash", ["for i in 1 2; do\n", "  echo $i\n", "done\n"], Gate.ALLOW),
+        ("bash", ["for i in 1 2; do\n", "  rm -rf data\n"], Gate.ASK),
+        ("bash", ["for i in a data; do\n", "  rm -rf \\\n"], Gate.ASK),
+        ("bash", ["x='rm -rf\n", "data'\n", "$x\n"], Gate.ASK),
+        ("bash", ["if true\n", "then rm -rf /\n"], Gate.BLOCK),
+        ("bash", [": \n" * 60 + "if true; then\n"], Gate.ASK),
+        ("sqlite3 a.db", [".tables\n", ".schema users\n"], Gate.ALLOW),
+        ("psql", ["\\dt\n", "\\d users\n"], Gate.ALLOW),
+        ("psql", ["\\dt \\! ls\n"], Gate.ASK),
+        ("psql", ["\\dt \\o notes.txt\n"], Gate.ASK),
+        ("sqlite3 a.db", [".output ../x\n"], Gate.ASK),
+    ],
+)
+async def test_what_is_typed_in_pieces_asks_for_what_is_in_them(
+    session: Session, program: str, pieces: list[str], gate: Gate
+) -> None:
+    session.environment.running = [program]
+    *before, last = pieces
+    for piece in before:
+        assert await session.judge(command=piece, process="p0", run=True) is Gate.ALLOW
+    assert await session.judge(command=last, process="p0") is gate

@@ -52,6 +52,8 @@ class ProcessInfo(Struct, frozen=True, kw_only=True):
     command: str
     started_at: float
     running: bool
+    cwd: str = ""
+    """Where it was started; empty if that is not known."""
     exit_code: int | None = None
     outside: bool = False
     """It runs outside the walls, because a person has allowed that."""

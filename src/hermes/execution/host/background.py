@@ -32,6 +32,7 @@ class _Process(Struct, kw_only=True):
     output: Rolling
     child: ChildProcess
     watch: OutputWatch
+    cwd: str = ""
     outside: bool = False
     listed: bool = True
     ended_at: float | None = None
@@ -42,6 +43,7 @@ class _Process(Struct, kw_only=True):
             command=self.command,
             started_at=self.started_at,
             running=self.child.running,
+            cwd=self.cwd,
             exit_code=self.child.exit_code,
             outside=self.outside,
         )
@@ -99,6 +101,7 @@ class BackgroundProcesses:
             output=output,
             child=await launch.start(take),
             watch=watch,
+            cwd=command.cwd or "",
             outside=command.outside,
             listed=command.listed,
         )

@@ -24,7 +24,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
@@ -271,7 +271,9 @@ class ShellEnvironment(ABC):
         self, command: ShellRun, on_output: Callable[[str], None] | None = None
     ) -> ProcessInfo:
         with self._in_use():
-            return await self._background.spawn(await self.prepared(command), command, on_output)
+            launch = await self.prepared(command)
+            placed = structs.replace(command, cwd=self.resolve(command.cwd or "."))
+            return await self._background.spawn(launch, placed, on_output)
 
     async def prepared(self, command: ShellRun) -> Startable:
         """Return what starts a background process."""

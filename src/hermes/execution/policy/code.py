@@ -206,7 +206,7 @@ def sed_harmless(script: str) -> bool:
 # --- SQL ---
 
 SQL_CLIENTS = pattern("sql-clients")
-_SQL_HARMLESS = pattern("sql-harmless")
+SQL_HARMLESS = pattern("sql-harmless")
 _SQL_PROGRAM = pattern("sql-program")
 _SQL_TEXT = re.compile(r"\s|^[.\\][a-zA-Z!]+$")
 _SQL_STRING = re.compile(r"'[^']*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -224,7 +224,7 @@ def sql(command: ShellCommand) -> Iterator[Finding]:
         bare = re.sub(r"(?m)^[ \t]*([.\\][^\n]*)$", r";\1;", bare)
         if _SQL_PROGRAM.search(bare):
             yield opaque("the query runs a program, or reads or writes files", "sql program")
-        elif not all(_SQL_HARMLESS.match(statement) for statement in bare.split(";")):
+        elif not all(SQL_HARMLESS.match(statement) for statement in bare.split(";")):
             yield Finding("the query is not known to be harmless", "sql")
     if command.piped and command.feed.text is None:
         yield Finding("what the database would run is computed", f"| {command.name}")

@@ -140,11 +140,14 @@ class Carried(Struct, frozen=True, kw_only=True):
     exports: dict[str, str] = {}
     files: dict[str, bool] = {}
     """What was written, oldest first, and whether it came from elsewhere; a glob is a folder."""
+    forgot: bool = False
+    """Whether something was left behind that is no longer known, so that anything asks."""
     project: str = ""
     """Where the session began: a `cd` of an earlier call does not move the project."""
 
 
 NOTHING = Carried()
+FORGOT = opaque("more has happened in this session than is remembered")
 
 
 class Ground(Struct, frozen=True, kw_only=True):

@@ -56,6 +56,8 @@ class Variables:
         self.branch: tuple[int, ...] = ()
         """The branches that the script is in: what is assigned in one holds only there."""
         self._assigned_in: dict[str, tuple[int, ...]] = {}
+        self.read: set[str] = set()
+        """Names that were looked up."""
         self.doubts: list[str] = []
         """What in the script evaluates something that is not written there."""
         self._home = home
@@ -73,6 +75,7 @@ class Variables:
     def get(self, name: str) -> str | None:
         if name == "PWD" and name not in self.values:
             return self.cwd or COMPUTED
+        self.read.add(name)
         branch = self._assigned_in.get(name, ())
         if self.branch[: len(branch)] != branch or name in {"@", "*"} or name.isdigit():
             return COMPUTED

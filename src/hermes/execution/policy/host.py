@@ -37,15 +37,22 @@ from hermes.execution.policy.judge import (
     exact_pattern,
     sentence,
 )
+from hermes.execution.policy.made import forgotten
 
 MAX_INLINE = 600
 """Characters; a longer text is judged in another process."""
+MAX_PATHS = 50
+MAX_PATHS_LENGTH = 10_000
+"""More files of one call, and more characters of their names, are judged there too."""
 WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500
 _MAX_TYPED = 65_536
 _LONGEST_REASON = 200
 _MAX_WAITING = 50
 _ALLOW = Verdict(gate=Gate.ALLOW)
+_TYPED_TOO_MUCH = Verdict(
+    gate=Gate.ASK, reason="More was typed into this program than is remembered", opaque=True
+)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -65,6 +72,8 @@ class Question(Struct, frozen=True, kw_only=True):
     """Whether it wants to run outside the walls."""
     program: str = ""
     """The running program that `intent.command` is typed into."""
+    begun: str = ""
+    """Where that program was started."""
     typed: str = ""
     """What was typed into it before."""
 
@@ -74,6 +83,10 @@ class Question(Struct, frozen=True, kw_only=True):
         `TooLong` if that takes reading a text of more than `longest` characters.
         """
         policy, intent, left = CommandPolicy(self.settings, longest), self.intent, Carried()
+        paths = [*self.writes, *self.reads]
+        many = len(paths) > MAX_PATHS or sum(map(len, paths)) > MAX_PATHS_LENGTH
+        if many and longest < sys.maxsize:
+            raise TooLong
         if max(len(intent.command) + len(self.typed), len(intent.code)) > longest:
             raise TooLong
         command = f"python3 -c {shlex.quote(intent.code)}" if intent.code else intent.command
@@ -82,18 +95,21 @@ class Question(Struct, frozen=True, kw_only=True):
             return policy.judge_losses(command, self.exposed, **around)  # type: ignore[arg-type]
         verdicts: list[Verdict] = []
         if intent.process and self.program:
-            verdicts.append(policy.judge_typed(self.program, self.typed, command, cwd=self.cwd))
+            place = {"cwd": self.begun or self.cwd, "carried": self.carried}
+            more = len(self.typed) > _MAX_TYPED
+            verdicts += [_TYPED_TOO_MUCH] if more else []
+            typed = "" if more else self.typed
+            verdicts.append(policy.judge_typed(self.program, typed, command, **place))  # type: ignore[arg-type]
         elif command:
             judgement = policy.examine(command, **around)  # type: ignore[arg-type]
             left = judgement.left
             verdicts.append(judgement.verdict)
-        verdicts += [
-            policy.judge_write(path, cwd=self.cwd, grants=self.grants) for path in self.writes
-        ]
-        verdicts += [
-            policy.judge(f"cat {shlex.quote(path)}", cwd=self.cwd, grants=self.grants)
-            for path in self.reads
-        ]
+        # The file tools know nothing of what the session's shell has become, but where it began.
+        begun = Carried(project=self.carried.project)
+        files = {"cwd": self.cwd, "grants": self.grants, "carried": begun}
+        verdicts += [policy.judge_write(path, **files) for path in self.writes]  # type: ignore[arg-type]
+        shown = [f"cat {shlex.quote(path)}" for path in self.reads]
+        verdicts += [policy.examine(each, **files).verdict for each in shown]  # type: ignore[arg-type]
         order = (Gate.BLOCK, Gate.ASK, Gate.ALLOW)
         worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
         return Judgement(self.leaving(worst), left)
@@ -116,7 +132,29 @@ class Question(Struct, frozen=True, kw_only=True):
 class _Session(Struct):
     carried: Carried
     typed: dict[str, str] = field(default_factory=dict)
-    judged: dict[Intent, Carried] = field(default_factory=dict)
+    judged: list[tuple[Intent, Carried]] = field(default_factory=list)
+    """What waits to be carried out, or never will be."""
+
+    def wait(self, intent: Intent, left: Carried) -> None:
+        self.judged.append((intent, left))
+        del self.judged[:-_MAX_WAITING]
+
+    def take(self, intent: Intent) -> Carried:
+        """Return what a call leaves behind; if that is not known any more, that is left."""
+        waiting = [index for index, (other, _) in enumerate(self.judged) if other == intent]
+        if waiting:
+            return self.judged.pop(waiting[-1])[1]
+        return Carried(forgot=bool(intent.command or intent.code) and not intent.process)
+
+    def keep_files(self, made: Mapping[str, bool]) -> None:
+        """Remember files, the latest last; for the oldest one mark stands that makes others ask."""
+        files, mark = self.carried.files, forgotten(self.carried.project)
+        for path, fetched in made.items():
+            files.pop(path, None)
+            files[path] = fetched
+        dropped = [files.pop(path) for path in list(files)[:-_MAX_CARRIED]]
+        if dropped:
+            files[mark] = any(dropped) or files.get(mark, False)
 
 
 class HostPolicy:
@@ -152,6 +190,7 @@ class HostPolicy:
             carried = Carried(functions={}, exports={}, files={}, project=environment.cwd)
             session = self._sessions[environment] = _Session(carried)
         if exposed != ("/",) and not leaves and not (exposed and (intent.command or intent.code)):
+            session.wait(intent, Carried())
             return _ALLOW
         question = Question(
             settings=self.settings(trusted=trusted),
@@ -167,15 +206,14 @@ class HostPolicy:
         )
         if process is not None:
             typed = session.typed.get(process.id, "")
-            question = structs.replace(question, program=process.command, typed=typed)
+            question = structs.replace(
+                question, program=process.command, begun=process.cwd, typed=typed
+            )
         try:
             judgement = question.answer(MAX_INLINE)
         except TooLong:
             judgement = await _elsewhere(question)
-        # Several calls may wait for an answer at once.
-        session.judged[intent] = judgement.left
-        for old in list(session.judged)[:-_MAX_WAITING]:
-            del session.judged[old]
+        session.wait(intent, judgement.left)  # several may wait for an answer at once
         return judgement.verdict
 
     def note(self, intent: Intent, environment: Environment) -> None:
@@ -183,17 +221,19 @@ class HostPolicy:
         session = self._sessions.get(environment)
         if session is None:
             return
-        left, carried = session.judged.pop(intent, Carried()), session.carried
+        left, carried = session.take(intent), session.carried
         carried.functions.update(left.functions)
         carried.exports.update(left.exports)
-        carried.files.update(left.files)
-        carried.files.update((environment.resolve(path), False) for path in intent.writes)
-        for table in (carried.functions, carried.exports, carried.files):
+        forgot = carried.forgot or left.forgot or len(carried.functions) > _MAX_CARRIED
+        session.carried = structs.replace(carried, forgot=forgot)
+        session.keep_files(left.files)
+        session.keep_files({environment.resolve(path): False for path in intent.writes})
+        for table in (carried.functions, carried.exports):  # a variable is only unknown then
             for name in list(table)[:-_MAX_CARRIED]:
                 del table[name]
         if intent.process:
             typed = session.typed.get(intent.process, "") + intent.command
-            session.typed[intent.process] = typed[-_MAX_TYPED:]
+            session.typed[intent.process] = typed[: _MAX_TYPED + 1]
 
 
 async def _elsewhere(question: Question) -> Judgement:
@@ -204,7 +244,7 @@ async def _elsewhere(question: Question) -> Judgement:
     if output:
         judgement: Judgement = pickle.loads(output)  # noqa: S301 - written by this very module
         return judgement
-    pattern = exact_pattern(question.intent.command + question.intent.code)
+    pattern = exact_pattern(question.intent.command + question.intent.code, question.workdir)
     reason = "It takes too long to be judged"
     verdict = Verdict(gate=Gate.ASK, reason=reason, pattern=pattern, opaque=True)
     return Judgement(question.leaving(verdict))

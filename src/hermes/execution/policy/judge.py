@@ -16,6 +16,7 @@ processor time, and no pattern repeats what can match in several ways.
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -23,8 +24,9 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import reach, rules
-from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, language_of
+from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, SQL_HARMLESS, language_of
 from hermes.execution.policy.command import (
+    FORGOT,
     NOTHING,
     TABLES,
     TOO_COMPLICATED,
@@ -41,6 +43,7 @@ from hermes.execution.policy.command import (
     readings,
     real_path,
     unreadable,
+    where,
     words,
 )
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
@@ -74,12 +77,17 @@ _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
 _PROMPTS = words("shell console repl dbshell --pdb sh bash")
 _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _META = re.compile(r"(?m)^[ \t]*[.!]|\\[a-zA-Z!]")
+_OPEN = re.compile(r"cannot be read as a shell script: .* is missing$")
+"""The reason of what may only not be complete yet."""
+_MAX_PIECES = 50
 _OPERATORS = re.compile(r"[;&|`\n<>]|\$\(")
 _ODD = opaque("it contains characters that nobody can see")
 _PLAIN_WORD = re.compile(r"(?!\+$)[\w@%+=:,./~*?\[\]{}^$!-]+$", re.ASCII)
 _HIDDEN_FLOOR = "it hides what it runs, and what it mentions is never run"
 _NEVER_WRITTEN = frozenset({PlaceKind.DEVICE, PlaceKind.LEDGER})
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_NAMES = re.compile(r"[^\W\d]\w*")
+_Found = tuple[ShellCommand | None, Finding]
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
     "\ud800-\udfff\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\uffff"
@@ -139,27 +147,37 @@ class CommandPolicy:
             findings.append(TOO_COMPLICATED)
         elif text != script:
             findings.append(_ODD)
-        findings = list(dict.fromkeys(findings))
-        return Judgement(self._decide(text, findings, grants, walks), _left(walks))
+        findings = list(dict.fromkeys([*findings, *([FORGOT] if carried.forgot else [])]))
+        return Judgement(self._decide(text, findings, grants, walks, ground), _left(walks))
 
     def judge_typed(
-        self, command: str, before: str, data: str, *, cwd: str | None = None
+        self,
+        command: str,
+        before: str,
+        data: str,
+        *,
+        cwd: str | None = None,
+        carried: Carried = NOTHING,
     ) -> Verdict:
         """Decide about text for the input of a running program, after what it has read before.
 
-        What an interpreter reads is judged whole. Of a program that is known to read data and
-        answers only the floor is judged; any other may take it for a command.
+        What an interpreter reads is judged whole, and what that adds to what it has read counts.
+        Of a program that is known to read data and answers only the floor is judged; any other may
+        take it for a command. An answer is good for this text alone.
         """
-        ground = self._ground(cwd)
-        running = [c for found in _read(command, ground)[1] for c in found.commands]
-        known = set(_read(command, ground, feed=before)[0]) if before else set()
-        new, walks = _read(command, ground, feed=before + data)
-        findings = [f for f in new if f not in known]
-        if not any(c.name in _REMOTE for found in walks for c in found.commands):
-            plain = _read(before + data, ground, whole=False)[0]
-            findings += [f for f in plain if f.gate is Gate.BLOCK]
+        ground = self._ground(cwd, carried)
+        own, walks = _read_each(command, ground)
+        running = [c for found in walks for c in found.commands]
+        findings = _added(command, before, data, ground, own, running)
+        goes_on = any(c.name in SHELLS for c in running) and _goes_on(before + data)
+        if goes_on and not mentions_floor(data, ground.user_homes):
+            findings = [f for f in findings if not _OPEN.search(f.reason)]
+        if not any(c.name in _REMOTE for c in running):
+            bare, _ = _read_each(before, ground, whole=False)
+            plain, _ = _read_each(before + data, ground, whole=False)
+            findings += [f for f in _beyond(plain, bare) if f.gate is Gate.BLOCK]
         findings += _typed_into(running, data)
-        return self._decide(data, findings, (), [])
+        return structs.replace(self._decide(data, findings, (), [], ground), pattern="")
 
     def judge_losses(
         self,
@@ -179,14 +197,19 @@ class CommandPolicy:
         read, walks = _read(text, ground)
         findings = [structs.replace(f, opaque=False) for f in read if f.kind == UNREADABLE]
         findings += [f for found in walks for f in _losses(found, ground, exposed)]
-        verdict = self._decide(text, list(dict.fromkeys(findings)), grants, walks)
+        verdict = self._decide(text, list(dict.fromkeys(findings)), grants, walks, ground)
         return Judgement(verdict, _left(walks))
 
     def judge_write(
-        self, path: str, *, cwd: str | None = None, grants: Collection[str] = ()
+        self,
+        path: str,
+        *,
+        cwd: str | None = None,
+        grants: Collection[str] = (),
+        carried: Carried = NOTHING,
     ) -> Verdict:
         """Decide about writing one file; the path and what it links to must both be free."""
-        ground = self._ground(cwd)
+        ground = self._ground(cwd, carried)
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
         # A link in front of `..` counts first.
@@ -215,13 +238,18 @@ class CommandPolicy:
         )
 
     def _decide(
-        self, text: str, findings: list[Finding], grants: Collection[str], walks: list[Walk]
+        self,
+        text: str,
+        findings: list[Finding],
+        grants: Collection[str],
+        walks: list[Walk],
+        ground: Ground,
     ) -> Verdict:
         for finding in findings:
             if finding.gate is Gate.BLOCK:
                 return Verdict(gate=Gate.BLOCK, reason=sentence(finding.reason))
         hiding = any(f.opaque and f.kind != ELSEWHERE for f in findings)
-        if hiding and mentions_floor(text, self._ground(None).user_homes):
+        if hiding and mentions_floor(text, ground.user_homes):
             return Verdict(gate=Gate.BLOCK, reason=sentence(_HIDDEN_FLOOR))
         denied = self._denied(text, walks)
         if denied:
@@ -230,7 +258,8 @@ class CommandPolicy:
             findings = [f for f in findings if f.opaque]
         if not findings or self._allowlisted(text, exactly=any(f.opaque for f in findings)):
             return _ALLOW
-        return self._ask(text, findings, grants)
+        exact = exact_pattern(text, ground.cwd, _evidence(walks))
+        return self._ask(text, findings, grants, exact)
 
     def _denied(self, text: str, walks: list[Walk]) -> str:
         if not self._deny:
@@ -249,8 +278,9 @@ class CommandPolicy:
                 return True
         return False
 
-    def _ask(self, text: str, findings: list[Finding], grants: Collection[str]) -> Verdict:
-        exact = exact_pattern(text)
+    def _ask(
+        self, text: str, findings: list[Finding], grants: Collection[str], exact: str
+    ) -> Verdict:
         allowlist = self._settings.allowlist
         pieces = (
             piece
@@ -264,7 +294,7 @@ class CommandPolicy:
             if not (f.grant and f.grant in granted)
             and not (f.kind in allowlist and f.kind and not f.opaque)
         ]
-        if exact in granted or not open_:
+        if exact in granted or exact_pattern(text) in allowlist or not open_:
             return _ALLOW
         reasons = list(dict.fromkeys(f.reason for f in open_))
         patterns = sorted({f.grant for f in open_})
@@ -295,13 +325,19 @@ def _typed_commands(walks: Iterable[Walk]) -> Iterator[str]:
             yield " ".join((command.name, *operands))
 
 
-def _read(
+def _read(text: str, ground: Ground, *, whole: bool = True) -> tuple[list[Finding], list[Walk]]:
+    found, walks = _read_each(text, ground, whole=whole)
+    return list(dict.fromkeys(finding for _, finding in found)), walks
+
+
+def _read_each(
     text: str, ground: Ground, *, whole: bool = True, feed: str = ""
-) -> tuple[list[Finding], list[Walk]]:
+) -> tuple[list[_Found], list[Walk]]:
+    """Return every finding, with the command that it is about, and what was walked."""
     scripts, trouble = read_scripts(text)
-    findings = [unreadable(trouble)] if trouble and whole else []
+    findings: list[_Found] = [(None, unreadable(trouble))] if trouble and whole else []
     if trouble and COMPACT_BOMB.search(text):
-        findings.append(FORK_BOMB)
+        findings.append((None, FORK_BOMB))
     walks: list[Walk] = []
     for script in scripts:
         try:
@@ -309,8 +345,56 @@ def _read(
             findings += _judge_walk(found, ground)
             walks.append(found)
         except RecursionError:
-            findings.append(TOO_COMPLICATED)
+            findings.append((None, TOO_COMPLICATED))
     return findings, walks
+
+
+def _added(
+    command: str,
+    before: str,
+    data: str,
+    ground: Ground,
+    own: list[_Found],
+    running: list[ShellCommand],
+) -> list[Finding]:
+    """Return what is found in typed text and was not in what was typed before."""
+    python = any(language_of(c.name) == "python" for c in running)
+    known, _ = _read_each(command, ground, feed=_closed(before) if python else before)
+    known = known if before else []
+    whole = before + data
+    joined, _ = _read_each(command, ground, feed=_closed(whole) if python else whole)
+    if not before or not _beyond(known, own):
+        return _beyond(joined, known)
+    # Something was answered before. Of a shell it is known what each command of the text does.
+    # Elsewhere anything that was named before may be what was answered, under another name.
+    line = before[before.rfind("\n") + 1 :] + data
+    if any(SQL_CLIENTS.match(c.name) for c in running):
+        line = before[before.rfind(";") + 1 :] + data
+    elif not any(language_of(c.name) for c in running):
+        return _beyond(joined, known)
+    elif {*_NAMES.findall(line)} & {*_NAMES.findall(before[: len(before) + len(data) - len(line)])}:
+        return _beyond(joined, own)
+    alone, _ = _read_each(command, ground, feed=line)
+    return [*_beyond(joined, known), *_beyond(alone, own)]
+
+
+def _goes_on(text: str) -> bool:
+    """Return whether a text may be the beginning of one whose every line is read already."""
+    return text.count("\n") < _MAX_PIECES
+
+
+def _closed(text: str) -> str:
+    """Return Python that may end behind the head of a block with something in that block."""
+    last = text.rstrip().rpartition("\n")[2]
+    indent = last[: len(last) - len(last.lstrip())]
+    return f"{text.rstrip()}\n{indent} pass\n" if last.endswith(":") else text
+
+
+def _beyond(found: list[_Found], known: list[_Found]) -> list[Finding]:
+    """Return what is found more often than it is known; what cannot be read is never known."""
+    more = Counter(found) - Counter(k for k in known if k[1].kind != UNREADABLE)
+    always = [f for _, f in found if f == TOO_COMPLICATED]
+    return list(dict.fromkeys([*always, *(finding for _, finding in more)]))
 
 
 def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
@@ -319,11 +403,18 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
         queries = SQL_CLIENTS.match(command.name) is not None
         if (reads_code or queries) and _KEYS.search(data):
             yield opaque("keys that edit the line change what is run")
-        if queries and _META.search(data):
+        if queries and any(map(_acts_on_its_own, data.split("\n"))):
             yield opaque(f"`{command.name}` is given a command of its own")
         known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
         if not known or _PROMPTS & {*command.args}:
             yield Finding(f"`{command.name}` may take what is typed for a command")
+
+
+def _acts_on_its_own(line: str) -> bool:
+    """Return whether a line for a database is a command to the client that does more than look."""
+    bare = line.strip()
+    looks = bare[:1] in {".", "\\"} and SQL_HARMLESS.match(bare) and bare.count("\\") < 2
+    return _META.search(line) is not None and not looks
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
@@ -359,20 +450,21 @@ def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
     return False
 
 
-def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
-    findings = list(found.findings)
+def _judge_walk(found: Walk, ground: Ground) -> Iterator[_Found]:
+    yield from ((None, finding) for finding in found.findings)
     for command in found.commands:
         if found.exhausted():
-            return [*findings, TOO_COMPLICATED]
+            yield None, TOO_COMPLICATED
+            return
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
         for family in (reach, rules):
             own.extend(family.check(command, ground))
-        findings += [
-            f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
-        ]
-    findings += reach.check_sourced(found.commands, ground)
-    findings += reach.check_remotes(found.commands)
-    return list(dict.fromkeys(findings))
+        # What the same words do is the same, whatever their input is and who has looked them up.
+        about = structs.replace(command, feed=Feed(), inner=(), look_up=where)
+        for f in own:
+            yield about, f if f.opaque or f.grant else structs.replace(f, grant=_grant(command))
+    yield from ((None, finding) for finding in reach.check_sourced(found.commands, ground))
+    yield from ((None, finding) for finding in reach.check_remotes(found.commands))
 
 
 def _grant(command: ShellCommand) -> str:
@@ -399,11 +491,22 @@ def _left(walks: list[Walk]) -> Carried:
     return left
 
 
-def exact_pattern(text: str) -> str:
+def _evidence(walks: list[Walk]) -> str:
+    """Return a digest of what a judgement has read that is not in the script; empty if nothing."""
+    read = [pair for found in walks for pair in sorted(found.read().items())]
+    return _digest(repr(read))[:16] if read else ""
+
+
+def exact_pattern(text: str, place: str | None = None, evidence: str = "") -> str:
+    """Return what stands for a whole script, where it was asked about, and what it read there."""
     text = text.strip()
-    if len(text) <= 200 and "\n" not in text:
-        return EXACT + text
-    return EXACT + "sha256:" + hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    short = len(text) <= 200 and "\n" not in text and " (in " not in text
+    where = f" (in {place}{evidence and f', having read {evidence}'})" if place else ""
+    return f"{EXACT}{text if short else f'sha256:{_digest(text)}'}{where}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def sentence(reason: str) -> str:

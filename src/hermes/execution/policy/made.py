@@ -10,8 +10,11 @@ anybody may have put it.
 import os
 import posixpath
 import re
+import stat
+import sys
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 from hermes.execution.policy.code import language_of, sed_harmless
@@ -19,6 +22,7 @@ from hermes.execution.policy.command import (
     Finding,
     Ground,
     ShellCommand,
+    TooLong,
     absolute,
     base_name,
     listed,
@@ -33,7 +37,12 @@ from hermes.execution.policy.places import is_foreign
 from hermes.execution.policy.roles import changes_files, operands_run, ran, script, written
 
 MAX_FILE = 65_536
+MAX_FILES = 1_048_576
+"""Characters that are searched of all that a session has written."""
+MAX_INLINE_FILES = 20_000
 WROTE_FLOOR = opaque("a file that was written here mentions what is never run", ELSEWHERE)
+WROTE_UNREAD = opaque("code was written here that is too long to be read, or no text", "made, run")
+WROTE_TOO_MUCH = opaque("more files were written here than are remembered", "made, run")
 RUNS_MADE = opaque("it runs a file that was just made", "made, run")
 RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outside")
 RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
@@ -44,6 +53,7 @@ _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
 _RUN_CODE = listed("code-tools") | {"docker", "podman"}
 _BRINGERS = listed("bringers")
 _BRINGS = listed("brings")
+_MOVERS = words("mv cp ln rsync install ditto git")
 _REPOSITORIES = words("git hg svn")
 _FETCHING = words("clone co export")
 _CODE = pattern("code-files")
@@ -61,9 +71,14 @@ class MadeFiles:
         """What the script makes, with its text if that is written there."""
         self.fetched = {path for path, fetched in ground.carried.files.items() if fetched}
         """What came from elsewhere; a tool may find code among it by itself."""
+        self.read: dict[str, str] = {}
+        """What of earlier calls this judgement goes by, with its text or when it was changed."""
         self._ground = ground
-        self._on_disk = {*ground.carried.files}
+        self._forgot = forgotten(ground.carried.project) in ground.carried.files
+        self._on_disk = {*ground.carried.files} - {forgotten(ground.carried.project)}
         """What earlier calls have made, and what the script makes executable."""
+        self._moved: dict[str, str] = {}
+        """Where on the disk a file is still that will have been moved; empty if it is not."""
         self._links: set[str] = set()
         self._arrived = False
         """Whether files may have come from elsewhere that nobody has seen."""
@@ -106,9 +121,28 @@ class MadeFiles:
             self.fetched |= {f"{p}/**" for p in made} if whole else made
             arrived = whole and bool(made or unpacked or patches)
             self._acts = self._acts or arrived or any(map(_may_run, made))
+        self._take_along(command)
+        for path in made:
+            self._moved.pop(path, None)
         self.files |= {path: text if path not in self.files else None for path in made}
         self.files |= dict.fromkeys(unpacked)
         self._arrived = self._arrived or brings or name in _ARRIVALS
+
+    def _take_along(self, command: ShellCommand) -> None:
+        """Note where files are that a folder takes along which is moved, copied or linked."""
+        named = command.operands()
+        if command.name not in _MOVERS or (command.name == "git" and named[:1] != ["mv"]):
+            return
+        targets = [*command.values_of("-t", "--target-directory"), *named[-1:]]
+        known = [p for p in (*self.files, *self._on_disk) if p[-2:] != "**"]
+        for source, target in product(named, targets):
+            here, there = absolute(source, command.cwd).rstrip("/*"), absolute(target, command.cwd)
+            below = [p for p in known if f"{p}/".startswith(f"{here}/") and here != there]
+            for path, name in product(below, ("", f"/{posixpath.basename(here)}")):
+                place = f"{there}{name}{path[len(here) :]}"
+                self.files[place] = self.files.get(path)
+                self._moved[place] = self._moved.get(path, "" if path in self.files else path)
+                self.fetched |= {place} if path in self.fetched else set()
 
     def _comes_from_fetched(self, command: ShellCommand) -> bool:
         """Return whether a command copies, moves or unpacks something that was fetched."""
@@ -129,9 +163,11 @@ class MadeFiles:
             yield BEHIND_LINK
         if command.name != "tee" and (known or self._arrived):
             if self._works_on_fetched(command):
+                fetched = [p for p, comes in self._ground.carried.files.items() if comes]
+                self.read |= {path: _stamp(path) for path in fetched}
                 yield RUNS_FETCHED
-            if changes_files(command) and (self._wrote_floor or self._disk_has_floor):
-                yield WROTE_FLOOR
+            if changes_files(command):
+                yield from [WROTE_FLOOR] if self._wrote_floor else self._written
         if any(text is None for _, text in self._texts(command, first=first)):
             yield RUNS_MADE
 
@@ -147,17 +183,30 @@ class MadeFiles:
         unseen = self._arrived or (shell and not first)
         runs = [absolute(path, cwd) for path in ran(command) for cwd in command.cwds]
         found = [absolute(path, cwd) for path in _modules(command) for cwd in command.cwds]
-        for clean in (*runs, *found):
+        for clean in (each for path in (*runs, *found) for each in self._matching(path)):
             new = _is_made(clean, self.files) or (
                 unseen and clean in runs and _not_yet(clean, command.cwd)
             )
-            if not (new or _is_made(clean, self._on_disk)):
+            known = new or _is_made(clean, self._on_disk)
+            if not (known or (self._forgot and os.path.lexists(clean))):
                 continue
-            text = self.files.get(clean) if new else _read(clean)
+            text = self.files.get(clean) if new else self._read(clean)
+            if text is None and self._moved.get(clean):
+                text = self._read(self._moved[clean])
             if command.name in {"sed", "gsed"}:
                 yield "", text if text is not None and sed_harmless(text) else None
             else:
                 yield _language(command.name, text or ""), text
+
+    def _matching(self, path: str) -> list[str]:
+        """Return the files that a path stands for: a module is somewhere below the project."""
+        known = (*self.files, *self._on_disk) if "/**/" in path else ()
+        return [p for p in known if may_match(p, path)] if "/**/" in path else [path]
+
+    def _read(self, path: str) -> str | None:
+        text = _read(path)
+        self.read[path] = _stamp(path) if text is None else text
+        return text
 
     def _behind_link(self, command: ShellCommand) -> bool:
         """Return whether a command works behind a link that the script itself has made."""
@@ -189,13 +238,27 @@ class MadeFiles:
         return any(f"{p}/".startswith(f) for p in places for f in folders if f != root)
 
     @cached_property
-    def _disk_has_floor(self) -> bool:
-        """Whether a file that an earlier call has written mentions what is never run."""
-        texts: list[str] = []
-        for path in reversed(self._ground.carried.files):
-            if sum(map(len, texts)) <= 2 * MAX_FILE and "*" not in path:
-                texts.append(_read(path) or "")
-        return any(mentions_floor(text, self._ground.user_homes) for text in texts)
+    def _written(self) -> list[Finding]:
+        """What is wrong with the code that earlier calls have written, which tools may find."""
+        found, length = [WROTE_TOO_MUCH] if self._forgot else [], 0
+        for path in filter(_may_run, self._on_disk):
+            text = _read(path)
+            length += len(text or "")
+            if length > MAX_INLINE_FILES and self._ground.longest < sys.maxsize:
+                raise TooLong
+            if length > MAX_FILES or (text is None and _CODE.search(path) and _stamp(path)):
+                found.append(WROTE_UNREAD)
+            elif mentions_floor(text or "", self._ground.user_homes):
+                found.append(WROTE_FLOOR)
+            else:
+                continue
+            self.read[path] = _stamp(path) if text is None else text
+        return list(dict.fromkeys(found))
+
+
+def forgotten(project: str) -> str:
+    """Return what stands for files of a session that are no longer remembered one by one."""
+    return f"{project.rstrip('/')}/**"
 
 
 def _may_run(path: str) -> bool:
@@ -231,13 +294,30 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
 
 
 def _read(path: str) -> str | None:
-    """Return the text of a file on the disk that is not large; nothing if it is not there."""
+    """Return the text of a file on the disk that is not large; nothing if it is none.
+
+    Nothing here waits for anybody: not for the other end of a pipe, nor for a device.
+    """
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
+    try:
+        data = os.read(file, MAX_FILE + 1) if stat.S_ISREG(os.fstat(file).st_mode) else b"\0"
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     return None if len(data) > MAX_FILE or b"\0" in data else data.decode(errors="replace")
+
+
+def _stamp(path: str) -> str:
+    """Return what tells a file from the one that was in its place before."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{found.st_ino} {found.st_size} {found.st_ctime_ns}"
 
 
 def _language(runner: str, text: str) -> str:

@@ -105,6 +105,9 @@ class _Program:
         whole = isinstance(node, ast.Import)
         for alias in node.names:
             module = alias.name if isinstance(node, ast.Import) else node.module or ""
+            if isinstance(node, ast.ImportFrom) and node.level:
+                self._import_near(module, alias)
+                continue
             name = module if whole else f"{module}.{alias.name}"
             top = module.partition(".")[0]
             bare = whole and not alias.asname
@@ -112,13 +115,22 @@ class _Program:
             local = is_local(top, here)
             self._imported.add("." if local else module)  # `sys.path` decides where it is
             if local:
-                self.commands.append(f"python3 ./{top}.py")
+                self.commands += _files_of(f"./{name.replace('.', '/')}")
             elif not ({module, name} & (_PURE | _PARTS.keys()) or top in _PACKAGES | _PARTS.keys()):
                 self.doubts.append(f"module {module}")
             foreign = local and alias.name in {"*", *sys.stdlib_module_names, *_PACKAGES}
             noted = not (whole or local) and self._part(name)
             if foreign or (not whole and not noted and _private(alias.name)):
                 self.doubts.append(f"{alias.name} of {module}")
+
+    def _import_near(self, module: str, alias: ast.alias) -> None:
+        """Note what is imported from beside the file, wherever in the project that is."""
+        name = f"{module}.{alias.name}" if module else alias.name
+        self._modules[alias.asname or alias.name] = name
+        self._imported.add(".")
+        self.commands += [f"python3 ./**/{part}.py" for part in name.split(".")[-2:]]
+        if alias.name in {"*", *sys.stdlib_module_names, *_PACKAGES} or _private(alias.name):
+            self.doubts.append(f"{alias.name} of {module}")
 
     def _assign(self, node: ast.Assign) -> None:
         text = self._text(node.value)
@@ -268,6 +280,13 @@ class _Program:
             if name in _PATHS and not self._bound[name.rsplit(".", 1)[-1]]:
                 return self._text(node.args[0])
         return None
+
+
+def _files_of(path: str) -> list[str]:
+    """Return what runs the files that the import of a module of the project may load."""
+    parts = path.split("/")
+    folders = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+    return [f"python3 {f}{end}" for f in folders for end in (".py", "/__init__.py")]
 
 
 def is_local(top: str, here: str | None) -> bool:

@@ -360,11 +360,12 @@ def check_sourced(commands: list[ShellCommand], ground: Ground) -> Iterator[Find
     loads = [any(is_store(a, c, ground) for a in _sourced(c)) for c in commands]
     others = [c for c in commands if not _sourced(c)]
     traced = any(c.name in _TRACERS and _TRACES.search(c.line) for c in others)
-    behind = others[loads.index(True) :] if any(loads) else []
-    texts = [f"{c.line} {c.feed.text or ''}" for c in behind]
-    told = any(_TELLS_VARIABLES.search(t) or is_unknown(t) for t in texts)
-    if any(loads) and (traced or told or any(map(_shows_variables, behind))):
+    if any(loads) and traced:
         yield READS_SECRET
+    for command in others[loads.index(True) :] if any(loads) else []:
+        text = f"{command.line} {command.feed.text or ''}"
+        if _TELLS_VARIABLES.search(text) or is_unknown(text) or _shows_variables(command):
+            yield READS_SECRET
 
 
 def _shows_variables(command: ShellCommand) -> bool:

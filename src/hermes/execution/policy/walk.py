@@ -135,9 +135,12 @@ class Walk:
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
-        self._look_up = cache(where)
+        self._look_up = cache(self._where)
         self._via: tuple[str, ...] = ()
         self._running: dict[str, syntax.Script] = {}
+        self._called: set[str] = set()
+        self._programs: set[tuple[str, str | None]] = set()
+        """What one program has imported by now, and where."""
         self._input = Feed()
         """The input of the shell itself, which `exec < file` changes."""
         self._background = self._began = 0
@@ -153,7 +156,14 @@ class Walk:
             self.commands, self.findings, self.made = [], [], MadeFiles(self.ground)
             self._cwds = (self.ground.cwd,)
             self.script(script, feed)
-        self.findings.extend(opaque(doubt) for doubt in dict.fromkeys(self.variables.doubts))
+        self.findings.extend(opaque(doubt) for doubt in self.variables.doubts)
+
+    def read(self) -> dict[str, str]:
+        """Return what was read that earlier calls have left behind: files, exports, functions."""
+        left = self.ground.carried
+        exports = {f"${n}": left.exports[n] for n in self.variables.read & left.exports.keys()}
+        functions = {f"{n}()": repr(left.functions[n]) for n in self._called & {*left.functions}}
+        return {**self.made.read, **exports, **functions}
 
     # --- structure ---
 
@@ -180,6 +190,10 @@ class Walk:
         if late and self._inline:
             raise TooLong
         return late or len(self.commands) > MAX_COMMANDS
+
+    def _where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
+        self.exhausted()  # one command may name very many paths
+        return where(path, cwds)
 
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
@@ -211,17 +225,20 @@ class Walk:
         elif isinstance(node, syntax.Function):
             if node.name in PROGRAMS:
                 self.findings.append(opaque(f"`{node.name}` would mean something else"))
+            before = self.functions.get(node.name)
             self.functions[node.name] = node.body
             branch = self.variables.branch
             self.variables.branch = (*branch, id(node))
             self._call_function(node.name, Feed())
             self.variables.branch = branch
+            self.functions[node.name] = _both(before, node.body)
         else:
             self._compound(node, feed)
 
     def _call_function(self, name: str, feed: Feed) -> None:
         # By identity: a function may define another one of its own name.
         body = self.functions[name]
+        self._called.add(name)
         if any(body is b for b in self._running.values()) or len(self._running) > MAX_NESTING:
             if self._background > self._began:
                 self.findings.append(FORK_BOMB)
@@ -486,12 +503,16 @@ class Walk:
         if len(text) > self.ground.longest:
             raise TooLong
         base = command or self._command(language)
+        if (text, base.cwd) in self._programs:
+            return  # modules import each other
+        outermost, self._programs = self._programs, {*self._programs, (text, base.cwd)}
         doubts, files = inspect(language, text, base.cwd)
         self.findings.extend(doubts)
         if doubts and mentions_floor(text, self.ground.user_homes):
             self.findings.append(floor_finding("the program does what is never run", base))
         for script in files:
             self._text(base, NestedText(script, language, lenient=True))
+        self._programs = self._programs if outermost else set()
 
     def _text(self, command: ShellCommand, inner: NestedText) -> None:
         if inner.text in {UNKNOWN, COMPUTED}:
@@ -522,6 +543,14 @@ class Walk:
 def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tuple[str | None, ...]:
     places = tuple(dict.fromkeys((*(p for p in first if p not in then), *then)))
     return places if len(places) <= MAX_PLACES else (None,)
+
+
+def _both(before: syntax.Script | None, then: syntax.Script) -> syntax.Script:
+    """Return a function that was defined before and may have been defined anew, or not."""
+    # A definition may stand behind `false &&`, in another process, or behind the end of a script.
+    known = before.items if before is not None else ()
+    new = tuple(item for item in then.items if item not in known)
+    return structs.replace(then, items=(*known, *new))
 
 
 def _prints_number(command: ShellCommand) -> bool:
