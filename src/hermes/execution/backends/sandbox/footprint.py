@@ -64,13 +64,13 @@ class Footprint:
         places = dict.fromkeys((layout.base, layout.kept, layout.held))
         self._places = tuple(map(str, places))
         self._used = 0
-        self._free: tuple[int, ...] = ()
-        """Of the disk when it was counted last: bytes, and names for what they take."""
-        self._before: tuple[int, ...] = ()
-        """Of the disk a look ago, if something ran then."""
-        self._lost = (0, 0)
-        """What the disk has lost since all could be counted, while something ran."""
-        self._known: int | None = None
+        self._free: list[int] = []
+        """The most that was free since it was counted: bytes, and names for what they take."""
+        self._before: list[int] = []
+        """What was free a look ago, if something ran then."""
+        self._lost = [0, 0]
+        """What has gone since all could be counted, while something ran."""
+        self._known = 0
         """What was used when all could be counted."""
         self.note = ""
 
@@ -79,7 +79,7 @@ class Footprint:
         while True:
             await asyncio.sleep(_EVERY)
             if await asyncio.to_thread(holder.tasks) <= _HOLDING:
-                self._before = ()
+                self._before = []
             elif await self._outgrown(holder):
                 return
 
@@ -94,29 +94,32 @@ class Footprint:
     async def _filled(self, holder: Holder) -> bool:
         with contextlib.suppress(OSError):
             status = await asyncio.to_thread(os.statvfs, self._places[0])
-            free = (status.f_bavail * status.f_frsize, status.f_favail * _NAME_TAKES)
-            lost = _less(self._before or free, free)
-            self._lost, self._before = (self._lost[0] + lost[0], self._lost[1] + lost[1]), free
+            free = [status.f_bavail * status.f_frsize, status.f_favail * _NAME_TAKES]
+            # Others may free a lot meanwhile; of its own there is no more to free than was counted.
+            lost = zip(self._lost, _less(self._before or free, free), strict=True)
+            self._lost = [max(sum(each), -self._known) for each in lost]
+            self._before = free
             if self._free and max(_less(self._free, free)) < self._disk * _STEP:
+                self._free = [max(each) for each in zip(self._free, free, strict=True)]
                 return False
             self._free = free
-        before = self._used
-        self._used, hidden = await self._counted(holder)
+        before, hidden = self._used, await self._count(holder)
         self.note = _said(self._used, self._disk, "disk") if self._used > self._disk else ""
         if self.note and hidden:
             self.note += " Some of it is where it cannot be counted."
         return bool(self.note) and bool(before) and self._used > before
 
-    async def _counted(self, holder: Holder) -> tuple[int, bool]:
-        """Return the bytes that are used, and whether some of them are hidden."""
+    async def _count(self, holder: Holder) -> bool:
+        """Count what is used; tell whether some of it is hidden."""
         nameless, all_found = await asyncio.to_thread(_nameless, holder.root, self._places)
         sizes, all_read = await self._sum("-k")
         names, _ = await self._sum("--inodes")
         counted = max(sizes << 10, names * _NAME_TAKES) + nameless
-        if self._known is None or (all_found and all_read):
-            self._known, self._lost = counted, (0, 0)
+        if not self._used or (all_found and all_read):
+            self._known, self._lost = counted, [0, 0]
         hidden = max(0, max(self._lost) - (counted - self._known))
-        return counted + hidden, hidden > 0
+        self._used = counted + hidden
+        return hidden > 0
 
     async def _sum(self, unit: str) -> tuple[int, bool]:
         """Return what is in our places, and whether all of it could be read."""
@@ -129,8 +132,8 @@ class Footprint:
         return sum(int(number) for number in sums if number.isdigit()), not cut
 
 
-def _less(before: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
-    return before[0] - now[0], before[1] - now[1]
+def _less(before: list[int], now: list[int]) -> list[int]:
+    return [then - left for then, left in zip(before, now, strict=True)]
 
 
 def _memory(root: str, limit: int) -> int:
