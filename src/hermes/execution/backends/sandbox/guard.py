@@ -27,19 +27,24 @@ from msgspec.structs import replace
 
 from hermes.execution.backends.sandbox.held import Copies, Held
 from hermes.execution.backends.sandbox.later import (
-    LONGEST_CONFIG,
     NOT_LOOKED_INTO,
     OF_GIT,
-    OF_NEW_REPOSITORIES,
     OF_OBJECTS,
     Look,
     change_mode,
     found,
-    kind,
     reached,
 )
 from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings
 from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only
+from hermes.execution.backends.sandbox.settings import (
+    LONGEST_CONFIG,
+    OF_NEW_REPOSITORIES,
+    are_harmless,
+    kind,
+    text_of,
+    work_trees,
+)
 
 _RECORD = "before"
 _IN_FOLDERS = 5000
@@ -458,7 +463,10 @@ def runs_nothing(
         return False
     usual = set(known.decode("utf-8", "replace").splitlines())
     lines = (now.content or b"").decode("utf-8", "replace").splitlines()
-    if now.content is None or not all(map(wanted.fullmatch, set(lines) - usual)):
+    if now.content is None or not are_harmless(set(lines) - usual, wanted):
+        return False
+    new = "\n".join(line for line in lines if line not in usual)
+    if name == "config" and not _works_inside(layout, Path(path).parent, new):
         return False
     return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
 
@@ -471,6 +479,20 @@ def _has_samples_only(directory: int) -> bool:
         os.close(inside)
 
 
+def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
+    """Tell whether the work tree that settings name is the folder of a `.git`, or in the project.
+
+    What a person adds there would be in the repository, and what they check out would be there.
+    """
+    for tree in work_trees(text):
+        real = os.path.realpath(git / tree)
+        if os.path.normpath(git / tree) != real or not Path(real).is_relative_to(layout.start):
+            return False
+        if git.name == ".git" and real != str(git.parent):
+            return False
+    return True
+
+
 def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
     """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
     path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
@@ -478,6 +500,9 @@ def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> 
     if len(lines) != 1 or not root or os.path.realpath(path) != path:
         return False
     if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
+        return False
+    trees = work_trees(text_of(f"{path}/config"))
+    if any(os.path.normpath(f"{path}/{tree}") != str(folder) for tree in trees):
         return False
     names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
     new = [name for name in names if f"{path}/{name}" not in layout.guarded]
