@@ -94,6 +94,8 @@ MODES = {
     "sub/.envrc": "mkdir sub; echo x > sub/.envrc; chmod 555 sub",
     "dir/.vscode": "mkdir -p dir/.vscode; chmod 555 dir/.vscode dir",
     ".envrc": "echo x > .envrc; chmod 555 .",
+    "none/.envrc": "mkdir none; echo x > none/.envrc; chmod 0 none/.envrc",
+    "no/.vscode": "mkdir -p no/.vscode; echo x > no/.vscode/x; chmod 0 no/.vscode/x no/.vscode",
     "r/.git/config": "git init -q r; git -C r config core.fsmonitor ./evil; chmod 111 r",
     "s/.git/hooks/pre-commit": (
         "git init -q s; mkdir -p s/.git/hooks; echo evil > s/.git/hooks/pre-commit;"
@@ -120,7 +122,7 @@ async def test_modes_do_not_switch_the_guard_off(tmp_path: Path) -> None:
             for path, plant in {MODES!r}.items():
                 result = await sh(env, plant)
                 os.chmod(person.project, 0o755)
-                print(path, os.path.lexists(person.project / path), "held" in result.output)
+                print(path, os.path.lexists(person.project / path), " (copy " in result.output)
             await sh(env, "mkdir mine; touch mine/f; chmod 311 mine")
             print(oct((person.project / "mine").stat().st_mode))
             await person.boxes.pool.close()

@@ -168,7 +168,7 @@ async def test_what_has_no_end_under_a_name_of_git_holds_up_no_session(
         make(person.project / path)
     most = getrusage(RUSAGE_SELF).ru_maxrss
     env = await person.open()
-    assert await says(env, "echo usable") == "usable"
+    assert (await says(env, "echo usable")).startswith("usable")
     assert getrusage(RUSAGE_SELF).ru_maxrss - most < 200_000
 
 

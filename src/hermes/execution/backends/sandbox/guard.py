@@ -278,7 +278,7 @@ class Guard:
                 if before is not None and before.content is not None:
                     # Whatever is made of it from now on, it is compared with what it was.
                     self._known[path] = replace(before, identity=_untrusted(before.identity))
-                    with contextlib.suppress(FileExistsError):  # the next one is here already
+                    with contextlib.suppress(OSError):  # it must not stand in the way of the copy
                         _restore(directory, name, before)
                 held = self._copies.keep(directory, aside, held)
                 if held.kept:
