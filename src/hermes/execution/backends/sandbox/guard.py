@@ -13,6 +13,7 @@ could look, the next one on the project does that (`settle_left`).
 
 import contextlib
 import fcntl
+import math
 import os
 import secrets
 import stat
@@ -57,6 +58,8 @@ _TICK = 100_000_000
 """Nanoseconds in which two changes of a file may get the same time."""
 _FRESH = 2.0
 """Seconds for which nobody is expected to have made anything in folders that is to stay."""
+_BACK_SOON = 30.0
+"""Seconds in which what was held does not come back under its name, unless something puts it."""
 _SLOWEST = 120.0
 """Seconds after its last sign of life in which a Hermes that hangs is ended."""
 
@@ -93,6 +96,10 @@ class Guard:
         self._record = layout.kept / _RECORD
         self._copies = Copies(layout.held)
         self._looked = 0.0
+        self._before = self._began = -math.inf
+        """When the look before and this one began."""
+        self._away: dict[str, float] = {}
+        """What was held since nothing ran, and when."""
         self._lock = threading.Lock()
         """A look goes on in its thread when nobody waits for it any more."""
 
@@ -133,14 +140,19 @@ class Guard:
         away: list[Held] = []
         self._copies.make_room()
         with self._lock, Look() as look:
-            present = self._present(look, mounted, self._known, None)
-            # First what was the person's: there is not room for copies of everything.
-            for path in sorted(present, key=lambda path: (path not in self._known, path)):
-                before = self._known.get(path)
-                if before is not None and path in mounted and _is_same(path, before):
-                    self._known[path] = self._seen(path, before)
-                elif not self._stays(path, before) and not (until and _oldest(path, look) > until):
-                    away += self._put_away(path, before)
+            self._before, self._began = self._began, time.monotonic()
+            # What opens a folder can be seen inside, and what was to be found be gone before it is.
+            for inner in ((), None):
+                present = self._present(look, mounted, self._known, inner)
+                # First what was the person's: there is not room for copies of everything.
+                for path in sorted(present, key=lambda path: (path not in self._known, path)):
+                    before = self._known.get(path)
+                    if before is not None and path in mounted and _is_same(path, before):
+                        self._known[path] = self._seen(path, before)
+                    elif self._stays(path, before) or (until and _oldest(path, look) > until):
+                        continue
+                    else:
+                        away += self._put_away(path, before)
         self._looked = time.monotonic()
         return away
 
@@ -165,6 +177,7 @@ class Guard:
 
     def end(self) -> None:
         """Nothing runs inside any more, and all of it was looked at."""
+        self._away.clear()
         self._record.unlink(missing_ok=True)
 
     def recall(self, record: Path) -> list[Held]:
@@ -289,7 +302,12 @@ class Guard:
         except OSError as error:
             reason = f"{held.name} (it could not be renamed: {error.strerror})"
             return [replace(held, name=reason)]
-        return [held]
+        # What was there before the person may save once more; commands only at once, until it has
+        # a mount again.
+        since = self._began - _BACK_SOON if before is None else self._before
+        again = self._away.get(path, -math.inf) > since
+        self._away[path] = time.monotonic()
+        return [replace(held, again=again)]
 
     def _shown(self, path: str) -> str:
         return _printable(str(Path(path).relative_to(_root(self._layout, path))))

@@ -34,6 +34,8 @@ class Held(Struct, frozen=True):
     """The folder of its copy."""
     kept: bool = False
     """There is a copy."""
+    again: bool = False
+    """It was held before and has come back: something in the sandbox puts it there."""
 
     def __str__(self) -> str:
         return f"{self.name} (copy {self.mark})" if self.kept else self.name
