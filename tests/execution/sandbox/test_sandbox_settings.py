@@ -172,6 +172,19 @@ async def test_what_has_no_end_under_a_name_of_git_holds_up_no_session(
     assert getrusage(RUSAGE_SELF).ru_maxrss - most < 200_000
 
 
+async def test_settings_that_include_each_other_without_end_hold_up_no_session(
+    person: Person,
+) -> None:
+    config = person.project / "sub/.git/config"
+    config.parent.mkdir(parents=True)
+    config.write_text("[include]\n\tpath = ../loop\n")
+    itself = (f"\tpath = {'./' * number}loop\n" for number in range(200))
+    (person.project / "sub/loop").write_text("[include]\n" + "".join(itself))
+    env = await person.open()
+    assert await says(env, "echo usable") == "usable"
+    assert "Read-only" in (await sh(env, "echo >> sub/loop")).output
+
+
 async def test_a_line_that_takes_long_to_look_at_is_not_harmless_and_takes_no_time(
     person: Person,
 ) -> None:

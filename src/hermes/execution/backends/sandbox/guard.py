@@ -492,7 +492,8 @@ def runs_nothing(
 def _has_samples_only(directory: int) -> bool:
     inside = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     try:
-        return all(hook.endswith(".sample") for hook in os.listdir(inside))  # noqa: PTH208 - open
+        with os.scandir(inside) as hooks:
+            return all(hook.name.endswith(".sample") for hook in hooks)
     finally:
         os.close(inside)
 

@@ -41,6 +41,7 @@ _ENTRIES_LOOKED_AT = 5000
 _LOOKED_UP = 100
 _LISTED = 20
 _MOUNTED = 200
+_NAMED = 1000
 
 
 class Look:
@@ -131,7 +132,7 @@ def guarded(project: Path, repositories: tuple[str, ...], home: Path) -> Iterato
         for git, trees in gits.items():
             yield from (str(git / name) for name in OF_GIT)
             for config in (git / "config", git / "config.worktree"):
-                named += named_in(config, project, home, trees)
+                named += list(dict.fromkeys(named_in(config, project, home, trees)))[:_NAMED]
         every = dict.fromkeys(chain([project], *gits.values()))
         for config in (home / ".gitconfig", home / ".config/git/config"):
             named += named_in(config, project, home, every, "hookspath")

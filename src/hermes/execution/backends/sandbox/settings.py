@@ -18,8 +18,8 @@ _LONGEST_LINE = 4096
 """No line that is longer is taken for harmless."""
 _WORDS = 1000
 """Of one value that are taken for paths."""
-_INCLUDED = 5
-"""Files with settings that name each other, one after the other."""
+_INCLUDED = 20
+"""Files with settings that name each other."""
 _FOLLOWED = 40
 _HARMLESS_SETTING = re.compile(
     r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
@@ -107,26 +107,27 @@ def named_in(
     home: Path,
     trees: Collection[Path],
     only: str = "",
-    further: int = _INCLUDED,
+    seen: set[str] | None = None,
 ) -> Iterator[str]:
     """Return what settings of git name in the project: hooks, includes, filters.
 
     Git reads names relative to the file, or to the work tree that it is about.
     """
-    for line, key, value in _settings(text_of(config)):
-        is_included = key == "path" and further > 0
-        if key == "worktree" or not (only in key or is_included):
+    seen = set() if seen is None else seen
+    text = "" if os.path.realpath(config) in seen or len(seen) >= _INCLUDED else text_of(config)
+    seen.update((os.path.realpath(config),) if text else ())
+    for line, key, value in _settings(text):
+        if key == "worktree" or not (only in key or key == "path"):
             continue
         if are_harmless((line,), _HARMLESS_SETTING):
             continue
-        for word in islice(_words(value), _WORDS):
+        own = f"{config.parent}/" if config.name == "config" and "path" not in key else "\0"
+        for word in islice(dict.fromkeys(_words(value)), _WORDS):
             full = os.fspath(home) + word[1:] if word.startswith("~/") else word
             for base in dict.fromkeys((*trees, config.parent)):
-                own = f"{config.parent}/" if config.name == "config" and "path" not in key else "\0"
                 yield from (at for at in way(base / full, project) if not at.startswith(own))
-            if is_included:
-                included = config.parent / full
-                yield from named_in(included, project, home, trees, only, further - 1)
+            if key == "path":
+                yield from named_in(config.parent / full, project, home, trees, only, seen)
 
 
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:
