@@ -9,6 +9,7 @@ from pathlib import Path
 from fakes.boxes import PATH
 
 _TESTS = Path(__file__).parents[1]
+_OURS = f"{_TESTS}:{_TESTS.parent / 'src'}"
 
 
 def other_process(
@@ -19,7 +20,7 @@ def other_process(
         [*before, python, "-c", textwrap.dedent(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={"PATH": PATH, "PYTHONPATH": f"{_TESTS}:{path}" if path else str(_TESTS)},
+        env={"PATH": PATH, "PYTHONPATH": f"{_OURS}:{path}" if path else _OURS},
     )
 
 

@@ -94,6 +94,8 @@ MODES = {
     "sub/.envrc": "mkdir sub; echo x > sub/.envrc; chmod 555 sub",
     "dir/.vscode": "mkdir -p dir/.vscode; chmod 555 dir/.vscode dir",
     ".envrc": "echo x > .envrc; chmod 555 .",
+    "none/.envrc": "mkdir none; echo x > none/.envrc; chmod 0 none/.envrc",
+    "no/.vscode": "mkdir -p no/.vscode; echo x > no/.vscode/x; chmod 0 no/.vscode/x no/.vscode",
     "r/.git/config": "git init -q r; git -C r config core.fsmonitor ./evil; chmod 111 r",
     "s/.git/hooks/pre-commit": (
         "git init -q s; mkdir -p s/.git/hooks; echo evil > s/.git/hooks/pre-commit;"
@@ -120,7 +122,7 @@ async def test_modes_do_not_switch_the_guard_off(tmp_path: Path) -> None:
             for path, plant in {MODES!r}.items():
                 result = await sh(env, plant)
                 os.chmod(person.project, 0o755)
-                print(path, os.path.lexists(person.project / path), "held" in result.output)
+                print(path, os.path.lexists(person.project / path), " (copy " in result.output)
             await sh(env, "mkdir mine; touch mine/f; chmod 311 mine")
             print(oct((person.project / "mine").stat().st_mode))
             await person.boxes.pool.close()
@@ -315,3 +317,95 @@ async def test_a_link_on_the_way_is_held_itself(person: Person, name: str) -> No
     result = await sh(env, f"{make}; ln -s $PWD/conf {folder}")
     assert "held" in result.output
     assert not (person.project / folder).is_symlink()
+
+
+PLANTS = (
+    "while :; do [ -e .envrc ] || echo evil >.envrc;"
+    " [ -e .git/commondir ] || echo x >.git/commondir; done"
+)
+
+
+async def test_what_comes_back_each_time_it_is_held_ends_the_sandbox(person: Person) -> None:
+    env = await person.open()
+    process = await env.spawn(ShellRun(script=f"touch ready; {PLANTS}"))
+    await until_there(person.project / "ready")
+    ended = await env.wait(process.id, 20.0)
+    assert not ended.running
+    result = await sh(env, "echo usable")
+    planted = [person.project / name for name in (".envrc", ".git/commondir")]
+    assert not any(path.exists() for path in planted)
+    assert result.output.startswith("usable\n")
+    assert "It came back" in result.output
+    assert "everything that ran in the sandbox was ended" in result.output
+    assert (await sh(env, "echo usable")).output == "usable\n"
+
+
+async def test_a_command_that_finds_the_sandbox_ended_by_a_look_runs_and_is_guarded(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patrol, "EVERY", 60.0)
+    env = await person.open()
+    await env.spawn(ShellRun(script=f"touch ready; {PLANTS}"))
+    await until_there(person.project / "ready")
+    await until_there(person.project / ".envrc")
+    first = await sh(env, "true")
+    again = await sh(env, "echo ran; echo evil > .exrc")
+    notes = f"{first.output}{again.output}"
+    assert "It came back" in notes
+    assert "ran" in again.output
+    assert ".exrc" in again.output
+    assert not (person.project / ".envrc").exists()
+
+
+async def test_the_same_made_twice_by_commands_ends_nothing(person: Person) -> None:
+    env = await person.open()
+    for _ in range(2):
+        result = await sh(env, "echo mine > .envrc")
+        assert ".envrc" in result.output
+        assert "ended" not in result.output
+
+
+async def test_a_save_gives_commands_no_chance_to_keep_another_file_there(person: Person) -> None:
+    envrc = person.project / ".envrc"
+    envrc.write_text("as it was\n")
+    env = await person.open()
+    tries = "while :; do echo evil >.envrc; done 2>/dev/null"
+    process = await env.spawn(ShellRun(script=f"touch ready; {tries}"))
+    await until_there(person.project / "ready")
+    saved(envrc, "by the person\n")
+    assert not (await env.wait(process.id, 20.0)).running
+    result = await sh(env, "cat .envrc")
+    assert result.output.startswith("as it was\n")
+    assert "everything that ran in the sandbox was ended" in result.output
+
+
+async def test_what_hides_when_somebody_looks_is_found(person: Person) -> None:
+    hides = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init1(os.O_NONBLOCK)
+libc.inotify_add_watch(watch, b".", 0x20 | 0x01000000)  # IN_OPEN, IN_ONLYDIR
+open("ready", "w").close()
+while True:
+    try:
+        data = os.read(watch, 65536)
+    except BlockingIOError:
+        data = b""
+    looked = False
+    while data:
+        mask, length = (int.from_bytes(data[at : at + 4], "little") for at in (4, 12))
+        looked = looked or (mask & 0x40000000 and not length)  # IN_ISDIR: the folder itself
+        data = data[16 + length :]
+    if looked and os.path.exists(".envrc"):
+        os.unlink(".envrc")
+        time.sleep(0.06)
+    elif not looked and not os.path.exists(".envrc"):
+        open(".envrc", "w").close()
+"""
+    env = await person.open()
+    await env.write("/tmp/hides.py", hides.encode())
+    process = await env.spawn(ShellRun(script="python3 /tmp/hides.py"))
+    await until_there(person.project / "ready")
+    assert not (await env.wait(process.id, 20.0)).running
+    assert ".envrc" in (await sh(env, "true")).output
+    assert not (person.project / ".envrc").exists()

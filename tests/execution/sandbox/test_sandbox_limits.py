@@ -78,6 +78,15 @@ async def test_a_database_gets_the_segment_that_it_needs(boxes: Boxes) -> None:
     assert await says(env, "python3 call.py 29 0 65536 950") == "done"
 
 
+@pytest.mark.skipif(os.uname().machine not in {"x86_64", "aarch64"}, reason="no filter")
+async def test_nobody_is_made_to_wait_for_a_file_by_a_lease_on_it(boxes: Boxes) -> None:
+    env = await boxes.open()
+    lease = "import fcntl; fcntl.fcntl(open('f', 'w'), fcntl.F_SETLEASE, fcntl.F_WRLCK)"
+    assert "Operation not permitted" in await says(env, f'python3 -c "{lease}"')
+    duplicate = "import fcntl; print(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 50))"
+    assert await says(env, f'python3 -c "{duplicate}"') == "50"
+
+
 async def test_programs_for_another_architecture_find_no_system_calls(boxes: Boxes) -> None:
     env = await boxes.open()
     await env.write("/workspace/call.py", _CALL.encode())

@@ -266,17 +266,20 @@ class SandboxEnvironment(ShellEnvironment):
         """Undo what must not stay; end what leaves no room for the next command."""
         note = ""
         if away := await self._patrol.settle(self._busy):
-            more = f" and {len(away) - _NAMED} more" if len(away) > _NAMED else ""
+            names = list(dict.fromkeys(map(str, away)))
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             copies = (
                 f" Copies are in {self._layout.held}/<number>: tell the user where, if they may"
                 " have saved one of these meanwhile."
             )
             note = (
-                f"\n[Renamed to *.held: {', '.join(map(str, away[:_NAMED]))}{more}."
+                f"\n[Renamed to *.held: {', '.join(names[:_NAMED])}{more}."
                 " What would run on the host later cannot be made or changed in the sandbox;"
                 " a command with `escalate` can ask for it."
                 f"{copies if any(held.kept for held in away) else ''}]"
             )
+            if any(held.again for held in away):
+                note += "\n[It came back at once: everything that ran in the sandbox was ended.]"
         if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running
             ended = " Delete something." if running else " Everything that ran in it was ended."

@@ -13,6 +13,7 @@ could look, the next one on the project does that (`settle_left`).
 
 import contextlib
 import fcntl
+import math
 import os
 import secrets
 import stat
@@ -27,19 +28,24 @@ from msgspec.structs import replace
 
 from hermes.execution.backends.sandbox.held import Copies, Held
 from hermes.execution.backends.sandbox.later import (
-    LONGEST_CONFIG,
     NOT_LOOKED_INTO,
     OF_GIT,
-    OF_NEW_REPOSITORIES,
     OF_OBJECTS,
     Look,
     change_mode,
     found,
-    kind,
     reached,
 )
 from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings
 from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only
+from hermes.execution.backends.sandbox.settings import (
+    LONGEST_CONFIG,
+    OF_NEW_REPOSITORIES,
+    are_harmless,
+    kind,
+    text_of,
+    work_trees,
+)
 
 _RECORD = "before"
 _IN_FOLDERS = 5000
@@ -52,6 +58,8 @@ _TICK = 100_000_000
 """Nanoseconds in which two changes of a file may get the same time."""
 _FRESH = 2.0
 """Seconds for which nobody is expected to have made anything in folders that is to stay."""
+_BACK_SOON = 30.0
+"""Seconds in which what was held does not come back under its name, unless something puts it."""
 _SLOWEST = 120.0
 """Seconds after its last sign of life in which a Hermes that hangs is ended."""
 
@@ -88,6 +96,10 @@ class Guard:
         self._record = layout.kept / _RECORD
         self._copies = Copies(layout.held)
         self._looked = 0.0
+        self._before = self._began = -math.inf
+        """When the look before and this one began."""
+        self._away: dict[str, float] = {}
+        """What was held since nothing ran, and when."""
         self._lock = threading.Lock()
         """A look goes on in its thread when nobody waits for it any more."""
 
@@ -128,14 +140,19 @@ class Guard:
         away: list[Held] = []
         self._copies.make_room()
         with self._lock, Look() as look:
-            present = self._present(look, mounted, self._known, None)
-            # First what was the person's: there is not room for copies of everything.
-            for path in sorted(present, key=lambda path: (path not in self._known, path)):
-                before = self._known.get(path)
-                if before is not None and path in mounted and _is_same(path, before):
-                    self._known[path] = self._seen(path, before)
-                elif not self._stays(path, before) and not (until and _oldest(path, look) > until):
-                    away += self._put_away(path, before)
+            self._before, self._began = self._began, time.monotonic()
+            # What opens a folder can be seen inside, and what was to be found be gone before it is.
+            for inner in ((), None):
+                present = self._present(look, mounted, self._known, inner)
+                # First what was the person's: there is not room for copies of everything.
+                for path in sorted(present, key=lambda path: (path not in self._known, path)):
+                    before = self._known.get(path)
+                    if before is not None and path in mounted and _is_same(path, before):
+                        self._known[path] = self._seen(path, before)
+                    elif self._stays(path, before) or (until and _oldest(path, look) > until):
+                        continue
+                    else:
+                        away += self._put_away(path, before)
         self._looked = time.monotonic()
         return away
 
@@ -160,6 +177,7 @@ class Guard:
 
     def end(self) -> None:
         """Nothing runs inside any more, and all of it was looked at."""
+        self._away.clear()
         self._record.unlink(missing_ok=True)
 
     def recall(self, record: Path) -> list[Held]:
@@ -273,7 +291,7 @@ class Guard:
                 if before is not None and before.content is not None:
                     # Whatever is made of it from now on, it is compared with what it was.
                     self._known[path] = replace(before, identity=_untrusted(before.identity))
-                    with contextlib.suppress(FileExistsError):  # the next one is here already
+                    with contextlib.suppress(OSError):  # it must not stand in the way of the copy
                         _restore(directory, name, before)
                 held = self._copies.keep(directory, aside, held)
                 if held.kept:
@@ -284,7 +302,12 @@ class Guard:
         except OSError as error:
             reason = f"{held.name} (it could not be renamed: {error.strerror})"
             return [replace(held, name=reason)]
-        return [held]
+        # What was there before the person may save once more; commands only at once, until it has
+        # a mount again.
+        since = self._began - _BACK_SOON if before is None else self._before
+        again = self._away.get(path, -math.inf) > since
+        self._away[path] = time.monotonic()
+        return [replace(held, again=again)]
 
     def _shown(self, path: str) -> str:
         return _printable(str(Path(path).relative_to(_root(self._layout, path))))
@@ -458,7 +481,10 @@ def runs_nothing(
         return False
     usual = set(known.decode("utf-8", "replace").splitlines())
     lines = (now.content or b"").decode("utf-8", "replace").splitlines()
-    if now.content is None or not all(map(wanted.fullmatch, set(lines) - usual)):
+    if now.content is None or not are_harmless(set(lines) - usual, wanted):
+        return False
+    new = "\n".join(line for line in lines if line not in usual)
+    if name == "config" and not _works_inside(layout, Path(path).parent, new):
         return False
     return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
 
@@ -466,9 +492,24 @@ def runs_nothing(
 def _has_samples_only(directory: int) -> bool:
     inside = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     try:
-        return all(hook.endswith(".sample") for hook in os.listdir(inside))  # noqa: PTH208 - open
+        with os.scandir(inside) as hooks:
+            return all(hook.name.endswith(".sample") for hook in hooks)
     finally:
         os.close(inside)
+
+
+def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
+    """Tell whether the work tree that settings name is the folder of a `.git`, or in the project.
+
+    What a person adds there would be in the repository, and what they check out would be there.
+    """
+    for tree in work_trees(text):
+        real = os.path.realpath(git / tree)
+        if os.path.normpath(git / tree) != real or not Path(real).is_relative_to(layout.start):
+            return False
+        if git.name == ".git" and real != str(git.parent):
+            return False
+    return True
 
 
 def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
@@ -478,6 +519,9 @@ def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> 
     if len(lines) != 1 or not root or os.path.realpath(path) != path:
         return False
     if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
+        return False
+    trees = work_trees(text_of(f"{path}/config"))
+    if any(os.path.normpath(f"{path}/{tree}") != str(folder) for tree in trees):
         return False
     names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
     new = [name for name in names if f"{path}/{name}" not in layout.guarded]

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.execution.backends.sandbox.later import change_mode
+
 _UNTOLD = ".untold"
 _MOST = 8 << 20
 """Bytes that are copied in one look."""
@@ -32,6 +34,8 @@ class Held(Struct, frozen=True):
     """The folder of its copy."""
     kept: bool = False
     """There is a copy."""
+    again: bool = False
+    """It was held before and has come back: something in the sandbox puts it there."""
 
     def __str__(self) -> str:
         return f"{self.name} (copy {self.mark})" if self.kept else self.name
@@ -107,11 +111,13 @@ def _parts(directory: int, name: str, called: str, deep: int = 0) -> Iterator[tu
     if stat.S_ISLNK(status.st_mode):
         yield called, os.fsencode(os.readlink(name, dir_fd=directory))
     elif stat.S_ISREG(status.st_mode):
+        _make_readable(directory, name, status, stat.S_IRUSR)
         with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
             yield called, file.read(_MOST + 1)
     elif stat.S_ISDIR(status.st_mode):
         if deep == _DEEP:
             raise OSError("too many folders deep")
+        _make_readable(directory, name, status, stat.S_IRUSR | stat.S_IXUSR)
         inside = os.open(name, flags | os.O_DIRECTORY, dir_fd=directory)
         try:
             with os.scandir(inside) as entries:
@@ -120,3 +126,14 @@ def _parts(directory: int, name: str, called: str, deep: int = 0) -> Iterator[tu
                 yield from _parts(inside, each, f"{called}/{each}", deep + 1)
         finally:
             os.close(inside)
+
+
+def _make_readable(directory: int, name: str, status: os.stat_result, wanted: int) -> None:
+    """Take the right to read back that commands may have taken from the owner."""
+    if status.st_mode & wanted == wanted:
+        return
+    at = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        change_mode(at, status.st_mode | wanted)
+    finally:
+        os.close(at)

@@ -6,7 +6,6 @@ of the look: commands can take the right from their owner, and he can take it ba
 
 import contextlib
 import os
-import re
 import stat
 import sys
 from collections import deque
@@ -23,36 +22,26 @@ from hermes.execution.backends.sandbox.names import (
     is_of_a_pattern,
     names_in,
 )
+from hermes.execution.backends.sandbox.settings import (
+    git_of,
+    kind,
+    named_in,
+    text_of,
+    way,
+    work_trees,
+)
 
 OF_GIT = ("config", "config.worktree", "hooks", "commondir")
 _WATCHED_OF_GIT = (*OF_GIT, "rebase-merge/git-rebase-todo")
 NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
 """Too large for each look: only repositories are sought in there, and not far down."""
 OF_OBJECTS = frozenset({"objects", "refs"})
-LONGEST_CONFIG = 65_536
 _FOLDERS_LOOKED_AT = 1000
 _ENTRIES_LOOKED_AT = 5000
 _LOOKED_UP = 100
 _LISTED = 20
 _MOUNTED = 200
-_INCLUDED = 5
-"""Files with settings that name each other, one after the other."""
-_HARMLESS_SETTING = re.compile(
-    r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
-    r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
-    r"|defaultbranch|autosetupremote|repositoryformatversion|filemode|bare|logallrefupdates"
-    r"|ignorecase|precomposeunicode|symlinks|active|gpgsign|ff|autocrlf|eol|safecrlf|quotepath"
-    r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?"
-    r"|worktree\s*=\s*(?:\.\./)+[\w./-]+)?",
-    re.IGNORECASE,
-)
-OF_NEW_REPOSITORIES = {
-    "config": _HARMLESS_SETTING,
-    "commondir": re.compile(r"\.\./\.\."),
-    ".git": re.compile(r"gitdir: [^\0]*/\.git/(?:modules|worktrees)/[\w./-]+"),
-    "git-rebase-todo": re.compile(r"(?!\s*(?:x|exec)\b).*"),
-}
-"""Files that git makes, and the lines in them that run nothing."""
+_NAMED = 1000
 
 
 class Look:
@@ -110,29 +99,19 @@ def change_mode(at: int, mode: int) -> None:
     Path(f"/proc/self/fd/{at}").chmod(stat.S_IMODE(mode))
 
 
-def kind(path: str) -> int:
-    """Return what is at a path, a link for itself; 0 for nothing, or nothing to be seen."""
-    try:
-        return stat.S_IFMT(os.lstat(path).st_mode)
-    except OSError:
-        return 0
-
-
 def repositories_of(project: Path) -> tuple[str, ...]:
     """Return the directories of git that belong to a work tree, if they say so themselves.
 
     What says so must be theirs: a folder of the project could name any repository.
     """
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        pointed = (project / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        own = Path(os.path.realpath(project / pointed))
-        common = own.parent.parent
-        named = (own / "commondir").read_text(encoding="utf-8").strip()
+    own = git_of(project / ".git")
+    common = own.parent.parent
+    with contextlib.suppress(OSError):
         if (
             own.parent.name == "worktrees"
             and not own.is_relative_to(project)
-            and Path(os.path.realpath(own / named)) == common
-            and Path((own / "gitdir").read_text(encoding="utf-8").strip()) == project / ".git"
+            and Path(os.path.realpath(own / text_of(own / "commondir").strip())) == common
+            and Path(text_of(own / "gitdir").strip()) == project / ".git"
             and (common / "objects").is_dir()
         ):
             return (str(common),)
@@ -142,69 +121,66 @@ def repositories_of(project: Path) -> tuple[str, ...]:
 def guarded(project: Path, repositories: tuple[str, ...], home: Path) -> Iterator[str]:
     """Return what is to stay as it is, present or not."""
     for name in GUARDED:
-        yield str(project / name)
-        real = Path(os.path.realpath(project / name))
-        if project in real.parents:  # a link may lead elsewhere in the project
-            yield str(real)
+        path = project / name  # a link may lead elsewhere in the project
+        yield from dict.fromkeys((str(path), *way(path, project)))
     if project in (own := Path(os.path.realpath(sys.prefix))).parents:
         yield str(own)  # Hermes itself is installed there, and starts programs of it
-    for config in (home / ".gitconfig", home / ".config/git/config"):
-        yield from _named_in(config, project, "hookspath")
     with Look() as look:
-        files, gits = _present(project, look)
+        files, gits = _present(project, repositories, look)
         yield from files
-        for git in (*map(Path, repositories), *gits):
+        named = [f"{git}/hooks" for git in gits]
+        for git, trees in gits.items():
             yield from (str(git / name) for name in OF_GIT)
-            yield from _named_in(git / "config", project)
-            for module in islice(_modules(git, look), _MOUNTED):
-                yield from (f"{module}/{name}" for name in OF_GIT)
-            for tree in sorted(git.glob("worktrees/*"))[:_MOUNTED]:
-                yield from _of_work_tree(tree, project)
+            for config in (git / "config", git / "config.worktree"):
+                named += list(dict.fromkeys(named_in(config, project, home, trees)))[:_NAMED]
+        every = dict.fromkeys(chain([project], *gits.values()))
+        for config in (home / ".gitconfig", home / ".config/git/config"):
+            named += named_in(config, project, home, every, "hookspath")
+        for hooks in (*named, f"{project}/.husky"):
+            yield from _led_to(hooks, project, look)
+        for git in gits:
+            for tree in look.folders(f"{git}/worktrees", _MOUNTED):
+                yield from _of_work_tree(Path(tree), project)
 
 
-def _present(project: Path, look: Look) -> tuple[list[str], list[Path]]:
-    """Return what is there in folders, and where links lead: files, and directories of git."""
+def _present(
+    project: Path, repositories: tuple[str, ...], look: Look
+) -> tuple[list[str], dict[Path, list[Path]]]:
+    """Return files in folders and where links lead, and directories of git with work trees."""
     files: list[str] = []
-    gits = [] if os.path.isfile(project / ".git") else [project / ".git"]  # noqa: PTH113 - no errors
-    files += [] if gits else [str(project / ".git")]
+    gits: dict[Path, list[Path]] = {Path(path): [project] for path in repositories}
     inner = (path for path in _inner(project, look, []) if path.name not in CHOOSING)
-    for path in islice(inner, _MOUNTED):
-        real = Path(os.path.realpath(path))
-        is_git = path.name == ".git" and not os.path.isfile(path)  # noqa: PTH113 - no errors
-        files += [str(path)] if real != path or not is_git else []
-        if project in real.parents:
-            gits.append(real) if is_git else files.append(str(real))
+    for path in (project / ".git", *islice(inner, _MOUNTED)):
+        git = git_of(path)
+        is_git = path.name == ".git"
+        if not is_git or git != path:
+            files += [str(path), *way(path, project)]
+        common = git.parent.parent if git.parent.name == "worktrees" else git
+        for each in dict.fromkeys((git, common)) if is_git else ():
+            if each in gits or project in each.parents:
+                gits.setdefault(each, []).append(path.parent)
+    for git in list(gits):
+        for module in map(Path, islice(_modules(git, look), _MOUNTED)):
+            said = work_trees(text_of(module / "config"))
+            trees = (Path(os.path.realpath(module / tree)) for tree in said)
+            gits.setdefault(module, []).extend(trees)
     return files, gits
 
 
-def _named_in(
-    config: Path, project: Path, only: str = "", further: int = _INCLUDED
-) -> Iterator[str]:
-    """Return what settings of git name in the project: hooks, includes, filters."""
-    with contextlib.suppress(OSError):
-        with config.open("rb") as file:
-            text = file.read(LONGEST_CONFIG).decode("utf-8", "replace")
-        for line in text.splitlines():
-            key, equals, value = line.partition("=")
-            if not equals or _HARMLESS_SETTING.fullmatch(line) or only not in key.lower():
-                continue
-            for word in re.findall(r"[^\s\"';&|]+", value):
-                for base in (project, config.parent):
-                    real = Path(os.path.realpath(base / word))
-                    of_git = config.name == "config" and config.parent in real.parents
-                    if project in real.parents and not of_git:
-                        yield str(real)
-                        if further and "path" in key.lower():
-                            yield from _named_in(real, project, further=further - 1)
+def _led_to(path: str, project: Path, look: Look) -> Iterator[str]:
+    """Return something with the links on the way to it, and what links in it lead to."""
+    yield from way(path, project)
+    for entry in look.entries(path, _ENTRIES_LOOKED_AT):
+        if entry.is_symlink():
+            yield from way(entry.path, project)
 
 
 def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
     """Guard what git keeps of a work tree: all of it, unless it is a part of the project."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        if Path((tree / "gitdir").read_text(encoding="utf-8").strip()).is_relative_to(project):
-            yield from (str(tree / name) for name in ("commondir", "config.worktree"))
-            return
-    yield str(tree)
+    if Path(text_of(tree / "gitdir").strip()).is_relative_to(project):
+        yield from (str(tree / name) for name in ("commondir", "config.worktree"))
+    else:
+        yield str(tree)
 
 
 def _inner(project: Path, look: Look, tucked: list[str]) -> Iterator[Path]:
@@ -243,7 +219,9 @@ def _tucked_away(folders: list[str], look: Look) -> Iterator[Path]:
 
 def _modules(git: Path, look: Look) -> Iterator[str]:
     """Find the repositories of submodules, whose names may have any number of folders."""
-    ahead, looked = deque(look.folders(f"{git}/modules")), 0
+    trees = look.folders(f"{git}/worktrees")
+    above = (f"{path}/modules" for path in (str(git), *trees))
+    ahead, looked = deque(chain.from_iterable(map(look.folders, above))), 0
     while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
         folder = ahead.popleft()
         if any(os.path.lexists(f"{folder}/{name}") for name in _WATCHED_OF_GIT):

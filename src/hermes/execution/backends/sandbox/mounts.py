@@ -39,8 +39,9 @@ from msgspec.structs import replace
 from hermes.domain.errors import HermesError
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentRequest
-from hermes.execution.backends.sandbox.later import guarded, kind, repositories_of
+from hermes.execution.backends.sandbox.later import guarded, repositories_of
 from hermes.execution.backends.sandbox.seccomp import filter_program
+from hermes.execution.backends.sandbox.settings import kind
 
 
 class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ way the mounts that the host's changes have taken down are made anew before the 
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from hermes.execution.backends.sandbox.guard import Guard, settle_left
@@ -18,6 +19,9 @@ from hermes.execution.backends.sandbox.mounts import SandboxLayout
 log = logging.getLogger(__name__)
 
 EVERY = 1.0
+"""Seconds between two looks, more or less: when the next one comes is not to be foreseen."""
+_AT_ONCE = 3
+"""Looks that follow each other as long as they find something."""
 
 Busy = Callable[[], Awaitable[bool]]
 
@@ -55,9 +59,11 @@ class Patrol:
         self._guard.accept()
 
     async def start(self, holder: Holder) -> None:
-        self._holder, self._clean = holder, True
+        self._holder, self._clean = holder, not self._commands
         self._quiet = await asyncio.to_thread(holder.tasks)
         await self.survey_mounts()
+        if self._commands:  # a look has ended the sandbox before they began
+            await asyncio.to_thread(self._guard.begin, self._mounted)
 
     async def survey_mounts(self) -> None:
         if self._layout.project and self._holder is not None:
@@ -104,7 +110,7 @@ class Patrol:
     async def watch(self, busy: Busy) -> None:
         """Look each second while something runs inside."""
         while self._layout.project:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(EVERY * (50 + secrets.randbelow(100)) / 100)
             async with self._looking:
                 if not self._clean:
                     await self._look(busy, 0)
@@ -146,13 +152,20 @@ class Patrol:
             await asyncio.to_thread(self._guard.alive)
 
     async def _hold(self, sound: frozenset[str]) -> bool:
+        """Hold what is there; what comes back takes all that runs inside with it."""
         if not await asyncio.to_thread(self._layout.is_there):
             return False  # what is at its path now is somebody else's
-        held = await asyncio.to_thread(self._guard.check, sound)
-        if held:
+        any_held = False
+        for _ in range(_AT_ONCE):
+            held = await asyncio.to_thread(self._guard.check, sound)
+            if not held:
+                break
             log.warning("held in %s: %s", self._layout.start, ", ".join(map(str, held)))
-        self._untold += held
-        return bool(held)
+            self._untold += held
+            any_held = True
+            if self._holder is not None and any(each.again for each in held):
+                await self._holder.end()
+        return any_held
 
     async def _cover(self) -> list[str]:
         """Make the mounts anew that are gone; return what they are over."""

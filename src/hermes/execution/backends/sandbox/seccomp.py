@@ -5,7 +5,8 @@ call cannot be foreseen. Refused are kernel keyrings, io_uring, userfaultfd, BPF
 performance counters, mounts, modules, file handles, clocks and swap, reading
 other processes' memory, typing into terminals, and sockets of any family but
 Unix, IPv4, IPv6 and netlink. `ptrace` stays, for debuggers that start their
-program; attaching to a running one does not. Shared memory of System V outlives its
+program; attaching to a running one does not. Leases of files make whoever opens
+one wait, on the host too: there are none. Shared memory of System V outlives its
 process and counts for nobody: a segment may be as large as databases need it.
 
 The filter is assembled here, for the machine it runs on. Programs for another
@@ -39,6 +40,7 @@ _REFUSED = """
 _SOCKET, _IOCTL = {_X86_64: 41, _AARCH64: 198}, {_X86_64: 16, _AARCH64: 29}
 _FAMILIES = (1, 2, 10, 16)
 _SHMGET, _SEGMENT = {_X86_64: 29, _AARCH64: 194}, 65_536
+_FCNTL, _LEASES = {_X86_64: 72, _AARCH64: 25}, (1024, 1040)  # F_SETLEASE, F_SETDELEG
 _TERMINAL_TRICKS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _PTRACE_ATTACH = (16, 0x4206)  # and PTRACE_SEIZE
 _X32 = 0x40000000
@@ -71,6 +73,7 @@ def filter_program() -> bytes:
         *(step for number in refused for step in ((_EQUAL, 0, 1, number), denied)),
         *_by_argument(_SOCKET[architecture], _FIRST, _FAMILIES, _no(errno.EAFNOSUPPORT), keep=True),
         *_by_argument(_IOCTL[architecture], _SECOND, _TERMINAL_TRICKS, denied, keep=False),
+        *_by_argument(_FCNTL[architecture], _SECOND, _LEASES, denied, keep=False),
         *_by_argument(attach, _FIRST, _PTRACE_ATTACH, denied, keep=False),
         *_at_most(_SHMGET[architecture], _SECOND, _SEGMENT, _no(errno.EINVAL)),
         (_RETURN, 0, 0, _ALLOW),
