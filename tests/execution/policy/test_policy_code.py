@@ -90,3 +90,62 @@ def test_the_floor_holds_for_programs_in_every_mode(source: str) -> None:
 @settings(max_examples=200, deadline=None)
 def test_arbitrary_programs_get_a_verdict(source: str) -> None:
     assert isinstance(judge(source), Verdict)
+
+
+@pytest.mark.parametrize(
+    ("program", "gate"),
+    [
+        (
+            "import asyncio\nasync def main():\n    await asyncio.sleep(1)\nasyncio.run(main())",
+            Gate.ALLOW,
+        ),
+        ("import asyncio\nasyncio.create_subprocess_shell('ls')", Gate.ASK),
+        ("import asyncio\nasyncio.open_connection('x.org', 80)", Gate.ASK),
+        (
+            "import asyncio\nt = asyncio.create_task(f())\nt.get_loop().create_connection(f)",
+            Gate.ASK,
+        ),
+        ("from asyncio import subprocess", Gate.ASK),
+        ("import asyncio, os\nasyncio.run(os.remove('x'))", Gate.ASK),
+        (
+            "import logging\nlogging.basicConfig(level=1)\nlogging.getLogger('x').info(1)",
+            Gate.ALLOW,
+        ),
+        ("import logging\nlogging.basicConfig(filename='/etc/x')", Gate.ASK),
+        ("import logging\nlogging.basicConfig(**o)", Gate.ASK),
+        ("import logging\nlogging.FileHandler('/etc/x')", Gate.ASK),
+        ("import logging\nlogging.os.remove('x')", Gate.ASK),
+        ("import tempfile\nwith tempfile.TemporaryDirectory() as d:\n    print(d)", Gate.ALLOW),
+        ("import tempfile\ntempfile.os.remove('x')", Gate.ASK),
+        ("import tempfile\ntempfile.mkdtemp(dir='/home/user')", Gate.ASK),
+        ("import tempfile\ntempfile.mkdtemp('', '', '/home/user')", Gate.ASK),
+        ("from tempfile import mkdtemp\nmkdtemp(*a)", Gate.ASK),
+        ("import logging\nb = logging.basicConfig\nb(filename='/etc/x')", Gate.ASK),
+        ("from tempfile import mkdtemp as m\nn = m", Gate.ASK),
+        ("import asyncio.subprocess", Gate.ASK),
+        (
+            "import sqlite3\nc = sqlite3.connect(':memory:')\nprint(c.execute('select 1'))",
+            Gate.ALLOW,
+        ),
+        (
+            "import sqlite3\nc = sqlite3.connect('a.db')\nc.execute('create table t(a)')",
+            Gate.ALLOW,
+        ),
+        ("import sqlite3\nsqlite3.connect('/etc/a.db')", Gate.ASK),
+        ("import sqlite3\nsqlite3.connect('file:/x?mode=rwc', uri=True)", Gate.ASK),
+        ("import sqlite3\nsqlite3.connect(p)", Gate.ASK),
+        ("import sqlite3\nopened = sqlite3.connect", Gate.ASK),
+        ("from sqlite3 import connect\nconnect(p)", Gate.ASK),
+        ("from sqlite3 import connect\nc = connect('../a.db')", Gate.ASK),
+        ("import sqlite3 as s\nc = s.connect('a.db')\nc.execute(q)", Gate.ASK),
+        ("import sqlite3\nc = sqlite3.connect('a.db')\nc.execute('drop table t')", Gate.ASK),
+        (
+            "import sqlite3\nc = sqlite3.connect('a.db')\nc.execute(\"attach '/x.db' as x\")",
+            Gate.ASK,
+        ),
+        ("import sqlite3\nc = sqlite3.connect('a.db')\nmap(c.execute, qs)", Gate.ASK),
+    ],
+)
+def test_modules_that_may_do_more_are_judged_by_what_is_used(program: str, gate: Gate) -> None:
+    command = f"python3 -c {shlex.quote(program)}"
+    assert strict_policy().judge(command, cwd="/home/user/work").gate is gate

@@ -29,7 +29,13 @@ _BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
 _READERS = words("read_text read_bytes read_csv read_json")
 _FILES = _READERS | words("open write_text write_bytes touch mkdir makedirs")
-_HIDDEN = listed("methods") | _FILES
+_HIDDEN = listed("methods") | _FILES | {"get_loop"}
+_PLACED = words("logging.basicConfig tempfile.mkdtemp tempfile.TemporaryDirectory") | words(
+    "tempfile.NamedTemporaryFile tempfile.TemporaryFile"
+)
+"""What writes to a file or makes one, harmless where that is no place in particular."""
+_UNPLACED = words("level format datefmt suffix mode delete encoding")
+_QUERIES = words("connect execute executemany executescript")
 _MODULES_WITHIN = _PACKAGES | words("socket urllib http smtplib ftplib")
 _LIKE = {"rmtree": "rm -r ", "remove": "rm ", "unlink": "rm "} | dict.fromkeys(
     words("system popen run call Popen check_call check_output getoutput"), ""
@@ -118,6 +124,8 @@ class _Program:
                 self.commands += _files_of(f"./{name.replace('.', '/')}")
             elif not ({module, name} & (_PURE | _PARTS.keys()) or top in _PACKAGES | _PARTS.keys()):
                 self.doubts.append(f"module {module}")
+            elif whole and top in sys.stdlib_module_names and module not in _PURE | _PARTS.keys():
+                self._part(module)
             foreign = local and alias.name in {"*", *sys.stdlib_module_names, *_PACKAGES}
             noted = not (whole or local) and self._part(name)
             if foreign or (not whole and not noted and _private(alias.name)):
@@ -155,10 +163,17 @@ class _Program:
                     self._found[name] = "/".join(plain)
 
     def _call(self, node: ast.Call) -> None:
-        last = self._dotted(node.func).rsplit(".", 1)[-1]
+        dotted = self._dotted(node.func)
+        last = dotted.rsplit(".", 1)[-1]
         options = {k.arg for k in node.keywords}
         if last in _FILES:
             self._file(node, last, options)
+        elif "sqlite3" in self._imported and last in _QUERIES:
+            self._query(node, last, options)
+        elif dotted == "asyncio.run":
+            pass  # a coroutine, which stands here
+        elif dotted in _PLACED and options <= _UNPLACED and not node.args:
+            self._judged.add(id(node.func))
         elif last == "replace" and len(node.args) == 1:
             self.doubts.append("replace")  # of a path; that of a text takes two
         elif last in _LIKE and node.args:
@@ -198,8 +213,21 @@ class _Program:
         else:
             self.commands.append(f"{'cat' if reads else 'tee'} {quoted(text or 'file')}")
 
+    def _query(self, node: ast.Call, last: str, options: set[str | None]) -> None:
+        # A database is a file of the project, or none, and every statement is written out.
+        text = self._text(next(iter(node.args), None))
+        if text is None or options - {"timeout"}:
+            return
+        self._judged.add(id(node.func))
+        if last != "connect":
+            self.commands.append(f"sqlite3 :memory: {quoted(text)}")
+        elif text != ":memory:":
+            self.commands.append(f"tee {quoted(text)}")
+
     def _named(self, node: ast.AST) -> None:
         match node:
+            case ast.Name() | ast.Attribute() if self._placed(node):
+                self.doubts.append(f"{self._dotted(node)} with a place of its own")
             case ast.Name(id=name):
                 self._name(node, name)
             case ast.Attribute(attr=attr) if id(node) not in self._judged:
@@ -213,6 +241,9 @@ class _Program:
                     self.doubts.append("a text in the place of a type")
             case ast.MatchClass(kwd_attrs=attrs):
                 self.doubts += filter(_private, attrs)
+
+    def _placed(self, node: ast.expr) -> bool:
+        return id(node) not in self._judged and self._dotted(node) in _PLACED
 
     def _name(self, node: ast.Name, name: str) -> None:
         module = self._modules.get(name, "")
@@ -233,6 +264,7 @@ class _Program:
         of_module = isinstance(base, ast.Name) and base.id in self._modules
         own = isinstance(base, ast.Name) and base.id == "self" and attr[:2] != "__"
         odd = attr in _MODULES_WITHIN or _private(attr.lstrip("_" * own))
+        odd = odd or ("sqlite3" in self._imported and attr in _QUERIES)
         odd = odd or (attr == "dump" and not of_module)  # it writes to a file that is open
         if not self._part(self._dotted(node)) and odd:
             self.doubts.append(attr)
