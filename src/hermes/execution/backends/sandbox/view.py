@@ -21,8 +21,8 @@ from typing import NoReturn, Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
-from hermes.execution.backends.sandbox.later import LONGEST_CONFIG
 from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only, leads_to_one
+from hermes.execution.backends.sandbox.settings import LONGEST_CONFIG
 from hermes.execution.host.files import (
     FOLDER,
     changing,
