@@ -77,6 +77,8 @@ class MadeFiles:
         self._forgot = forgotten(ground.carried.project) in ground.carried.files
         self._on_disk = {*ground.carried.files} - {forgotten(ground.carried.project)}
         """What earlier calls have made, and what the script makes executable."""
+        self._empty: set[str] = set()
+        """What is made by being touched."""
         self._moved: dict[str, str] = {}
         """Where on the disk a file is still that will have been moved; empty if it is not."""
         self._links: set[str] = set()
@@ -90,7 +92,9 @@ class MadeFiles:
         """Note what a command makes; `text` is what it writes there, if that is known."""
         name, operands = command.name, command.operands()
         if name in {"chmod", "touch"}:
-            self._on_disk |= {absolute(p, command.cwd) for p in operands}
+            there = {absolute(p, command.cwd) for p in operands}
+            self._on_disk |= there
+            self._empty |= {p for p in there if name == "touch" and not os.path.lexists(p)}
             return
         images = name in {"docker", "podman"} and "pull" in operands[:2]
         brings = name in _BRINGERS and bool(_BRINGS & {*operands[:3]}) and not images
@@ -191,6 +195,8 @@ class MadeFiles:
             if not (known or (self._forgot and os.path.lexists(clean))):
                 continue
             text = self.files.get(clean) if new else self._read(clean)
+            if text is None and clean in self._empty and clean not in self.files:
+                text = ""
             if text is None and self._moved.get(clean):
                 text = self._read(self._moved[clean])
             if command.name in {"sed", "gsed"}:

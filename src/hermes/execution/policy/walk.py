@@ -505,6 +505,8 @@ class Walk:
         base = command or self._command(language)
         if (text, base.cwd) in self._programs:
             return  # modules import each other
+        if (base.feed.text or "").strip() == text.strip():
+            base = structs.replace(base, feed=Feed(base.feed.kind, None, base.feed.upstream))
         outermost, self._programs = self._programs, {*self._programs, (text, base.cwd)}
         doubts, files = inspect(language, text, base.cwd)
         self.findings.extend(doubts)
@@ -548,9 +550,10 @@ def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tupl
 def _both(before: syntax.Script | None, then: syntax.Script) -> syntax.Script:
     """Return a function that was defined before and may have been defined anew, or not."""
     # A definition may stand behind `false &&`, in another process, or behind the end of a script.
-    known = before.items if before is not None else ()
-    new = tuple(item for item in then.items if item not in known)
-    return structs.replace(then, items=(*known, *new))
+    if before is None:
+        return then
+    new = tuple(item for item in then.items if item not in before.items)
+    return structs.replace(before, items=(*before.items, *new)) if new else before
 
 
 def _prints_number(command: ShellCommand) -> bool:
