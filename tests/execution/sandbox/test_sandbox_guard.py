@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,6 @@ from hermes.execution.backends.sandbox import patrol
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 EVIL = "git config core.fsmonitor ./evil; echo evil >> .envrc"
-
-
-@pytest.fixture
-async def person(tmp_path: Path) -> AsyncIterator[Person]:
-    async with asyncio.timeout(55):
-        made = Person(tmp_path)
-        yield made
-        await made.boxes.pool.close()
 
 
 def _opened_up(root: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,11 @@ from hermes.execution.backends.sandbox import patrol
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
-@pytest.fixture
-async def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Person]:
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch, person: Person) -> None:
+    """Have the guard look often, at a project that has something to guard."""
     monkeypatch.setattr(patrol, "EVERY", 0.05)
-    async with asyncio.timeout(55):
-        made = Person(tmp_path)
-        (made.project / ".envrc").write_text("as it was\n")
-        yield made
-        await made.boxes.pool.close()
+    (person.project / ".envrc").write_text("as it was\n")
 
 
 def told(output: str, name: str) -> list[str]:

@@ -1,7 +1,6 @@
 """The way out of the sandbox: asked for with a reason, allowed by a person, once."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -57,14 +56,6 @@ class Turn:
             if isinstance(event, ApprovalAsked):
                 self.requests.append(event.request)
                 await self.answers.answer(event.request.id, choice, by="person")
-
-
-@pytest.fixture
-async def person(tmp_path: Path) -> AsyncIterator[Person]:
-    async with asyncio.timeout(55):
-        made = Person(tmp_path)
-        yield made
-        await made.boxes.pool.close()
 
 
 async def turn_of(person: Person, folder: Path, *, can_ask: bool = True) -> Turn:

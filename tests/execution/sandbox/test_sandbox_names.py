@@ -1,9 +1,5 @@
 """Which names the host obeys on its own, and which are the project's own business."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from fakes.boxes import sh
@@ -11,14 +7,6 @@ from fakes.person import Person
 from hermes.domain.errors import HermesError
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
-
-
-@pytest.fixture
-async def person(tmp_path: Path) -> AsyncIterator[Person]:
-    async with asyncio.timeout(55):
-        made = Person(tmp_path)
-        yield made
-        await made.boxes.pool.close()
 
 
 OBEYED = """

@@ -1,7 +1,7 @@
 """Links and moved folders lead no mount, no library and no second session anywhere else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,6 @@ from hermes.execution.backends.sandbox.backend import unavailable
 pytestmark = pytest.mark.skipif(unavailable() != "", reason=unavailable())
 
 Reopen = Callable[..., Awaitable[PooledEnvironment]]
-
-
-@pytest.fixture
-async def person(tmp_path: Path) -> AsyncIterator[Person]:
-    person = Person(tmp_path)
-    yield person
-    await person.boxes.pool.close()
 
 
 @pytest.fixture

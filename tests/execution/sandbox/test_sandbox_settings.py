@@ -1,9 +1,8 @@
 """What settings of git name, and what links in hooks lead to, stays; none of it takes for ever."""
 
-import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 
@@ -13,14 +12,6 @@ from fakes.boxes import says, sh
 from fakes.person import Person
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
-
-
-@pytest.fixture
-async def person(tmp_path: Path) -> AsyncIterator[Person]:
-    async with asyncio.timeout(55):
-        made = Person(tmp_path)
-        yield made
-        await made.boxes.pool.close()
 
 
 def script(path: Path) -> Path:

@@ -1,9 +1,5 @@
 """Failures that are the sandbox's doing are known for that, and others are not."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from fakes.boxes import Boxes, sh
@@ -11,14 +7,6 @@ from fakes.person import Person
 from hermes.domain.ports.execution import ShellRun
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
-
-
-@pytest.fixture
-async def person(tmp_path: Path) -> AsyncIterator[Person]:
-    async with asyncio.timeout(55):
-        made = Person(tmp_path)
-        yield made
-        await made.boxes.pool.close()
 
 
 WALLED = {
