@@ -171,6 +171,7 @@ def test_a_place_that_cannot_be_looked_at_asks(monkeypatch: pytest.MonkeyPatch) 
         "git -c core.x=" + "a=$" * 2_666 + " status",
         "awk '" + "[[" * 4_000 + "'",
         "ls " + "[0" * 4_000,
+        "sed '" + "p;" * 7_900 + "' f",
     ],
     ids=lambda text: text[:12],
 )
