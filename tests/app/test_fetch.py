@@ -1,7 +1,6 @@
 """Pages that a person refers to: fetched from the public network only."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.cpu import least_cpu
 from hermes.agent.fetch import PageFetcher, is_public, readable
 from hermes.app.tools import browser_security
 from hermes.domain.errors import HermesError, UsageError
@@ -142,12 +142,8 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
 
 @pytest.mark.parametrize("part", ["<script>", "<", "\n \n", "<a ", "&#", "<!--", "<svg><p>"])
 def test_a_hostile_page_is_read_in_proportion_to_its_length(part: str) -> None:
-    def seconds(copies: int) -> float:
-        begun = time.process_time()
-        readable(part * copies)
-        return time.process_time() - begun
-
-    assert seconds(200_000) < 20 * max(seconds(50_000), 0.02)
+    quarter = least_cpu(lambda: readable(part * 50_000))
+    assert least_cpu(lambda: readable(part * 200_000)) < 11 * max(quarter, 0.02)
 
 
 @settings(max_examples=25, deadline=None)

@@ -169,7 +169,8 @@ async def test_while_it_drains_nothing_new_is_taken_and_what_runs_ends_completel
         assert data_lines(response)[-1]["event"] == "response.completed"
         assert events[-1]["event"] == "run.completed"
         assert events[-1]["output"] == ANSWER
-        assert await client.gateway.stop() == 0
+        async with asyncio.timeout(30):
+            assert await client.gateway.process.wait() == 0
 
 
 async def until_draining(line: Line) -> None:

@@ -1,10 +1,11 @@
 """Text that is made to be slow: what showing it costs grows with its length only."""
 
-import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from fakes.cpu import least_cpu
 from hermes.config.secrets import RedactedStream, Redactor, Secrets
 from hermes.domain.entry_points import entry_points
 from hermes.models.think_tags import ThinkSplitter
@@ -26,20 +27,12 @@ SHAPES: dict[str, Callable[[int], str]] = {
 }
 
 
-def cost(render: Callable[[str], object], text: str) -> float:
-    taken = []
-    for _ in range(3):
-        began = time.process_time()
-        render(text)
-        taken.append(time.process_time() - began)
-    return max(min(taken), 0.001)
-
-
 @pytest.mark.parametrize("dialect", sorted(entry_points(GROUP)))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_four_times_the_text_costs_about_four_times_as_much(dialect: str, shape: str) -> None:
     render, make = load_dialect(dialect).render, SHAPES[shape]
-    assert cost(render, make(8_000)) < 10 * cost(render, make(2_000))
+    short, long = make(2_000), make(8_000)
+    assert least_cpu(lambda: render(long)) < 10 * least_cpu(lambda: render(short))
 
 
 @pytest.mark.parametrize("dialect", sorted(entry_points(GROUP)))
@@ -54,7 +47,8 @@ def test_files_are_found_in_text_full_of_beginnings_of_tags(piece: str, complete
     def find(text: str) -> object:
         return extract(text, complete=complete)
 
-    assert cost(find, piece * 8_000) < 10 * cost(find, piece * 2_000)
+    short, long = piece * 2_000, piece * 8_000
+    assert least_cpu(lambda: find(long)) < 10 * least_cpu(lambda: find(short))
 
 
 REDACTOR = Redactor(Secrets({"KEY": "correct-horse-battery"}))
@@ -79,7 +73,8 @@ def test_what_comes_in_pieces_is_looked_at_once(piece: str) -> None:
         in_pieces(RedactedStream(REDACTOR).feed, text)
 
     for take in (show, split, redact):
-        assert cost(take, piece * 40_000) < 10 * cost(take, piece * 10_000)
+        short = least_cpu(partial(take, piece * 10_000))
+        assert least_cpu(partial(take, piece * 40_000)) < 10 * short
 
 
 def test_signs_that_are_no_tags_come_as_they_came() -> None:
