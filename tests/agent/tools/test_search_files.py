@@ -1,6 +1,7 @@
 import asyncio
 import shutil
 import stat
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -177,6 +178,20 @@ async def test_hostile_file_names_are_found_and_do_nothing(
     files = await tools.text("search_files", pattern="*.txt", target="files", path=name)
     assert files == f"{name}/file.txt"
     assert sorted(p.name for p in root.iterdir()) == sorted([name, f"{name}.txt"])
+    await env.close()
+
+
+async def test_a_line_that_is_cut_off_costs_what_many_lines_do(tmp_path: Path) -> None:
+    env = LocalEnvironment(cwd=str(tmp_path), env={"PATH": PATH}, clock=SystemClock())
+    tools = Toolbox(env)
+
+    spent = {}
+    for kind, text in (("lines", "a\n" * 200_000), ("line", "a" * 4_000_000)):
+        (tmp_path / "file.txt").write_text(text)
+        began = time.process_time()
+        assert "file.txt" in await tools.text("search_files", pattern="a+")
+        spent[kind] = time.process_time() - began
+    assert spent["line"] < 10 * max(spent["lines"], 0.05)
     await env.close()
 
 

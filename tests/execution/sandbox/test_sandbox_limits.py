@@ -146,9 +146,8 @@ async def test_a_session_may_only_fill_so_much_of_the_disk(tmp_path: Path) -> No
 async def test_so_many_empty_files_fill_the_disk_as_well(tmp_path: Path) -> None:
     boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
     env = await boxes.open()
-    full = await sh(
-        env, "sleep 2; cd /tmp; for i in $(seq 60); do seq $i.000 0.001 $i.999 | xargs touch; done"
-    )
+    thousand = "seq $i.000 0.001 $i.999 | xargs touch"
+    full = await sh(env, f"sleep 2; cd /tmp; for i in $(seq 60); do {thousand}; sleep 0.2; done")
     assert full.exit_code
     assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
     await boxes.pool.close()

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -17,8 +17,8 @@ _MAX_LINE = 400
 _END = "\x1f"
 """Stands behind names in place of NUL, which does not get through on every backend."""
 _TRANSLATED = r"| tr '\0' '\037'"
-_LINE = re.compile(r"([^\x1f]+)\x1f(\d+)([:-])([^\n]*)(?:\n|\Z)")
-_COUNT = re.compile(r"([^\x1f]+)\x1f(\d+)(?:\n|\Z)")
+_LINE = re.compile(r"(\d+)([:-])([^\n]*)(?:\n|\Z)")
+_COUNT = re.compile(r"(\d+)(?:\n|\Z)")
 _PLAIN_LINE = re.compile(r"^(/.*?):(\d+)(:)(.*)$", re.MULTILINE)
 _PLAIN_COUNT = re.compile(r"^(/.*):(\d+)$", re.MULTILINE)
 
@@ -42,17 +42,28 @@ def _parsed(output: str, mode: str, root: str) -> list[Hit]:
     """Return the lines, files or counts in what a script printed."""
     ended = _END in output
     if mode == "content":
-        lines = (_LINE if ended else _PLAIN_LINE).findall(output)
+        lines = _named(_LINE, output) if ended else _PLAIN_LINE.findall(output)
         return [
             Hit(path=_from_root(name, root), number=int(number), text=text, is_match=mark == ":")
             for name, number, mark, text in lines
         ]
     if mode == "count":
-        counts = (_COUNT if ended else _PLAIN_COUNT).findall(output)
+        counts = _named(_COUNT, output) if ended else _PLAIN_COUNT.findall(output)
         shown = ((_from_root(name, root), count) for name, count in counts if count != "0")
         return [Hit(path=f"{name}: {count}", count=f": {count}") for name, count in shown]
     names = output.split(_END if ended else "\n")
     return [Hit(path=_from_root(name, root)) for name in names if root in name]
+
+
+def _named(rest: re.Pattern[str], output: str) -> Iterator[tuple[str, ...]]:
+    """Yield names and what follows them, each looked at once, whatever was cut off in between."""
+    start, end = 0, output.find(_END)
+    while end >= 0:
+        follows = rest.match(output, end + 1)
+        if follows is not None:
+            yield output[start:end], *follows.groups()
+        start = end + 1 if follows is None else follows.end()
+        end = output.find(_END, start)
 
 
 def render(found: Iterable[Hit], page: list[Hit], context: int, cwd: str) -> str:
