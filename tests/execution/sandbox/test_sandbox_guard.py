@@ -400,3 +400,137 @@ while True:
     assert not (await env.wait(process.id, 20.0)).running
     assert ".envrc" in (await sh(env, "true")).output
     assert not (person.project / ".envrc").exists()
+
+
+async def test_another_name_of_a_guarded_file_changes_nothing_in_it(person: Person) -> None:
+    envrc = person.project / ".envrc"
+    envrc.write_text("as it was\n")
+    os.link(envrc, person.project / "other")
+    env = await person.open()
+    result = await sh(env, "echo evil >> other")
+    assert ".envrc" in result.output
+    assert envrc.read_text() == "as it was\n"
+
+
+async def test_another_name_from_an_earlier_session_changes_nothing_either(person: Person) -> None:
+    config = person.project / "sub/.git/config"
+    env = await person.open()
+    await sh(env, "git init -q sub; ln sub/.git/config other")
+    as_it_was = config.read_text()
+    await person.boxes.pool.close()
+    env = await person.open("s2")
+    result = await sh(env, "printf '[core]\\nfsmonitor = ./evil\\n' >> other")
+    assert "sub/.git/config" in result.output
+    assert config.read_text() == as_it_was
+
+
+HOLDS_OPEN = """
+import errno, os, time
+held = os.open("ready", os.O_RDONLY)
+while True:
+    try:
+        file = os.open(".envrc", os.O_RDWR)
+    except OSError as error:
+        assert error.errno in (errno.EROFS, errno.ENOENT), error
+        if error.errno == errno.EROFS and os.path.samestat(os.fstat(held), os.stat(".envrc")):
+            break
+    else:
+        if os.path.samestat(os.fstat(held), os.fstat(file)):
+            os.close(file)
+        else:
+            os.close(held)
+            held = file
+    time.sleep(0.01)
+open("is-go", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+os.pwrite(held, b"evil\\n", 0)
+open("is-end", "w").close()
+time.sleep(600)
+"""
+
+
+async def test_what_opened_a_file_while_its_mount_was_down_changes_nothing_later(
+    person: Person,
+) -> None:
+    envrc = person.project / ".envrc"
+    envrc.write_text("as it was\n")
+    env = await person.open()
+    await env.write("/tmp/holds.py", HOLDS_OPEN.encode())
+    await env.spawn(ShellRun(script="touch ready; python3 /tmp/holds.py"))
+    await until_there(person.project / "ready")
+    while not (person.project / "is-go").exists():
+        saved(envrc, "by the person\n")
+        await sh(env, "sleep 1")
+    as_it_was = envrc.read_text()
+    (person.project / "go").touch()
+    await until_there(person.project / "is-end")
+    result = await sh(env, "true")
+    assert ".envrc" in result.output
+    assert envrc.read_text() == as_it_was
+
+
+KEEPS_BUSY = """
+import os
+held = os.dup(0)
+while True:
+    try:
+        file = os.open(".envrc", os.O_RDWR)
+    except OSError:
+        continue
+    os.close(held)
+    held = file
+"""
+
+
+async def test_a_mount_that_something_inside_keeps_from_being_made_is_none(
+    person: Person, caplog: pytest.LogCaptureFixture
+) -> None:
+    envrc = person.project / ".envrc"
+    envrc.write_text("as it was\n")
+    env = await person.open()
+    await env.write("/tmp/busy.py", KEEPS_BUSY.encode())
+    process = await env.spawn(ShellRun(script="touch ready; python3 /tmp/busy.py"))
+    await until_there(person.project / "ready")
+    while "could not be made" not in caplog.text:
+        saved(envrc, "by the person\n")
+        await sh(env, "true")
+    await env.kill(process.id)
+    as_it_was = envrc.read_text()
+    for _ in range(5):
+        await sh(env, "true")
+    result = await sh(env, "echo evil >> .envrc")
+    assert "Read-only" in result.output or ".envrc" in result.output
+    assert envrc.read_text() == as_it_was
+
+
+HOLDS_MAPPED = """
+import mmap, os, time
+with open(".tool-versions", "r+b") as file:
+    map = mmap.mmap(file.fileno(), 0)
+map[:1] = map[:1]
+open("ready", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+map[:] = b"python path:./evil".ljust(len(map) - 1) + b"\\n"
+open("is-end", "w").close()
+time.sleep(600)
+"""
+
+
+async def test_what_is_written_through_a_mapping_leaves_no_time_and_is_found(
+    person: Person,
+) -> None:
+    versions = person.project / ".tool-versions"
+    versions.write_text("python 3.12.1\nnodejs 20.1.0\n")
+    env = await person.open()
+    await env.write("/tmp/holds.py", HOLDS_MAPPED.encode())
+    await env.spawn(ShellRun(script="python3 /tmp/holds.py"))
+    await until_there(person.project / "ready")
+    await sh(env, "sleep 0.2")
+    assert ".tool-versions" not in (await sh(env, "true")).output
+    (person.project / "go").touch()
+    await until_there(person.project / "is-end")
+    result = await sh(env, "true")
+    assert ".tool-versions" in result.output
+    assert versions.read_text() == "python 3.12.1\nnodejs 20.1.0\n"

@@ -26,26 +26,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.execution.backends.sandbox.harmless import runs_nothing
 from hermes.execution.backends.sandbox.held import Copies, Held
-from hermes.execution.backends.sandbox.later import (
-    NOT_LOOKED_INTO,
-    OF_GIT,
-    OF_OBJECTS,
-    Look,
-    change_mode,
-    found,
-    reached,
-)
-from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings
-from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only
-from hermes.execution.backends.sandbox.settings import (
-    LONGEST_CONFIG,
-    OF_NEW_REPOSITORIES,
-    are_harmless,
-    kind,
-    text_of,
-    work_trees,
-)
+from hermes.execution.backends.sandbox.later import Look, change_mode, found, reached
+from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings, root_of
+from hermes.execution.backends.sandbox.seen import GONE, HIDDEN, Seen, described, identity_in
+from hermes.execution.backends.sandbox.settings import kind
 
 _RECORD = "before"
 _IN_FOLDERS = 5000
@@ -54,8 +40,6 @@ _REMEMBERED = 8 << 20
 """Bytes of content that are remembered of one project."""
 _LONGEST_NAME = 240
 """Bytes of a name to which something can be added."""
-_TICK = 100_000_000
-"""Nanoseconds in which two changes of a file may get the same time."""
 _FRESH = 2.0
 """Seconds for which nobody is expected to have made anything in folders that is to stay."""
 _BACK_SOON = 30.0
@@ -64,24 +48,8 @@ _SLOWEST = 120.0
 """Seconds after its last sign of life in which a Hermes that hangs is ended."""
 
 
-class _Seen(Struct, frozen=True):
-    """How something was."""
-
-    kind: int
-    identity: tuple[int, ...]
-    content: bytes | None = None
-    """Of a file, if it is short; where a link led."""
-
-    @property
-    def mode(self) -> int:
-        return self.identity[2] if self.identity else 0
-
-
-_GONE, _HIDDEN = _Seen(kind=0, identity=()), _Seen(kind=-1, identity=())
-
-
 class _Record(Struct, frozen=True):
-    known: dict[bytes, _Seen]
+    known: dict[bytes, Seen]
     mounted: list[bytes]
 
 
@@ -90,8 +58,8 @@ class Guard:
 
     def __init__(self, layout: SandboxLayout) -> None:
         self._layout = layout
-        self._known: dict[str, _Seen] = {}
-        self._own: dict[str, _Seen] = {}
+        self._known: dict[str, Seen] = {}
+        self._own: dict[str, Seen] = {}
         """What was made inside and may stay: it runs nothing."""
         self._record = layout.kept / _RECORD
         self._copies = Copies(layout.held)
@@ -100,6 +68,8 @@ class Guard:
         """When the look before and this one began."""
         self._away: dict[str, float] = {}
         """What was held since nothing ran, and when."""
+        self._within: set[tuple[int, ...]] = set()
+        """Files without a mount while something ran: it may have them open ever since."""
         self._lock = threading.Lock()
         """A look goes on in its thread when nobody waits for it any more."""
 
@@ -120,7 +90,7 @@ class Guard:
         fresh = not whole and time.monotonic() - self._looked < _FRESH
         with self._lock, Look() as look:
             inner = (*self._known, *self._own) if fresh else None
-            size, known, own = 0, dict[str, _Seen](), dict[str, _Seen]()
+            size, known, own = 0, dict[str, Seen](), dict[str, Seen]()
             for path in self._present(look, mounted, None, inner):
                 before = self._known.get(path) or self._own.get(path)
                 seen = self._seen(path, before, keep=size < _REMEMBERED)
@@ -128,12 +98,13 @@ class Guard:
                     (own if _is_untouched(seen, self._own.get(path)) else known)[path] = seen
                 size += len(seen.content or b"")
             self._known, self._own = known, own
+            self._within.clear()
 
     def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[Held]:
         """Hold what has appeared or changed inside; return it.
 
-        What is `mounted` read-only only the host can have changed, and what was last touched
-        after the time `until`.
+        Only the host can have changed what is `mounted` read-only, unless that has another name
+        or was open inside before, and what was last touched after the time `until`.
         """
         if not self._layout.project:
             return []
@@ -147,7 +118,7 @@ class Guard:
                 # First what was the person's: there is not room for copies of everything.
                 for path in sorted(present, key=lambda path: (path not in self._known, path)):
                     before = self._known.get(path)
-                    if before is not None and path in mounted and _is_same(path, before):
+                    if before and path in mounted and self._is_out_of_reach(path, before):
                         self._known[path] = self._seen(path, before)
                     elif self._stays(path, before) or (until and _oldest(path, look) > until):
                         continue
@@ -159,10 +130,13 @@ class Guard:
     def begin(self, mounted: Collection[str]) -> None:
         """Put on record what is there: something is about to run inside."""
         with self._lock:
-            record = _Record(
-                known={os.fsencode(path): seen for path, seen in self._known.items()},
-                mounted=[os.fsencode(path) for path in mounted if path in self._known],
-            )
+            closed = [
+                os.fsencode(path)
+                for path, seen in self._known.items()
+                if path in mounted and seen.file not in self._within
+            ]
+            known = {os.fsencode(path): seen for path, seen in self._known.items()}
+            record = _Record(known=known, mounted=closed)
         draft = self._record.with_name(f"{_RECORD}.draft")
         with contextlib.suppress(OSError):  # a full disk keeps nobody from clearing it
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
@@ -191,7 +165,7 @@ class Guard:
         self._known = {os.fsdecode(path): seen for path, seen in left.known.items()}
         begun = {held.name for held in self._copies.untold()}
         for path, before in self._known.items():
-            if os.path.lexists(path) or not _root(self._layout, path):
+            if os.path.lexists(path) or not root_of(self._layout, path):
                 continue
             if self._shown(path) in begun:
                 with contextlib.suppress(OSError), self._folder_of(path) as directory:
@@ -227,7 +201,7 @@ class Guard:
 
     def _reachable(self, path: str) -> str:
         """Return the first link on the way to something, if there is one, instead of it."""
-        at = root = _root(self._layout, path)
+        at = root = root_of(self._layout, path)
         for folder in Path(path).relative_to(root).parts[:-1]:
             at = f"{at}/{folder}"
             if kind(at) == stat.S_IFLNK:
@@ -238,22 +212,33 @@ class Guard:
         """Tell whether all that is in a folder is of the kind that the host runs later."""
         return kind(folder) == stat.S_IFDIR and not folder.endswith("/.git")
 
-    def _seen(self, path: str, before: _Seen | None, *, keep: bool = True) -> _Seen:
+    def _seen(self, path: str, before: Seen | None, *, keep: bool = True) -> Seen:
         """Return how something is now: the same object if nothing has changed."""
         try:
-            if before is not None and _identity(os.lstat(path)) == before.identity:
+            if before is not None and identity_in(os.lstat(path)) == before.identity:
                 return before
             with self._folder_of(path) as directory:
-                return _described(directory, Path(path).name, keep=keep)
+                return described(directory, Path(path).name, keep=keep)
         except FileNotFoundError:
-            return _GONE
+            return GONE
         except OSError:
-            return _HIDDEN
+            return HIDDEN
 
-    def _stays(self, path: str, before: _Seen | None) -> bool:
+    def _is_out_of_reach(self, path: str, before: Seen) -> bool:
+        """Tell whether this is the same file, which can be reached under its mount only."""
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return False
+        now = Seen(kind=stat.S_IFMT(status.st_mode), identity=identity_in(status))
+        alone = not (now.has_other_names or before.has_other_names)
+        return alone and now.file == before.file and now.file not in self._within
+
+    def _stays(self, path: str, before: Seen | None) -> bool:
         """Tell whether this is as it was or has come to run nothing; then it is remembered."""
         now = self._seen(path, before)
-        if now is before or now is _GONE:
+        self._within.add(now.file)
+        if now is before or now is GONE:
             return True
         if before is None:
             stays = self._runs_nothing(path, now, b"")
@@ -261,16 +246,17 @@ class Guard:
             return stays
         same = (now.kind, now.content, now.mode) == (before.kind, before.content, before.mode)
         if now.kind == stat.S_IFDIR == before.kind:
-            same = now.identity[:2] == before.identity[:2] or not self._is_closed(path)
+            same = now.file == before.file or not self._is_closed(path)
         elif now.content is None:
             same = False
         known = before.content or b""
         if same or (now.kind == stat.S_IFREG and self._runs_nothing(path, now, known)):
-            self._known[path] = now
+            # What a mapping has changed once it may change again without a time.
+            self._known[path] = now.untrusted()
             return True
         return False
 
-    def _runs_nothing(self, path: str, now: _Seen, known: bytes) -> bool:
+    def _runs_nothing(self, path: str, now: Seen, known: bytes) -> bool:
         try:
             with self._folder_of(path) as directory:
                 return runs_nothing(self._layout, directory, path, now, known)
@@ -279,7 +265,7 @@ class Guard:
         except OSError:
             return False  # what cannot be looked at is a finding
 
-    def _put_away(self, path: str, before: _Seen | None) -> list[Held]:
+    def _put_away(self, path: str, before: Seen | None) -> list[Held]:
         name = Path(path).name
         short = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
         aside = f"{short}.held-{secrets.token_hex(3)}"
@@ -290,7 +276,7 @@ class Guard:
                 os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
                 if before is not None and before.content is not None:
                     # Whatever is made of it from now on, it is compared with what it was.
-                    self._known[path] = replace(before, identity=_untrusted(before.identity))
+                    self._known[path] = before.untrusted()
                     with contextlib.suppress(OSError):  # it must not stand in the way of the copy
                         _restore(directory, name, before)
                 held = self._copies.keep(directory, aside, held)
@@ -310,12 +296,12 @@ class Guard:
         return [replace(held, again=again)]
 
     def _shown(self, path: str) -> str:
-        return _printable(str(Path(path).relative_to(_root(self._layout, path))))
+        return _printable(str(Path(path).relative_to(root_of(self._layout, path))))
 
     @contextlib.contextmanager
     def _folder_of(self, path: str) -> Iterator[int]:
         """Open the folder that something is in: commands may put links anywhere."""
-        root = _root(self._layout, path)
+        root = root_of(self._layout, path)
         with contextlib.ExitStack() as opened:
             at = opened.enter_context(reached(root))
             for folder in Path(path).relative_to(root).parts[:-1]:
@@ -346,48 +332,10 @@ def settle_left(layout: SandboxLayout, folder: Path) -> list[Held]:
     return [*held, *Copies(layout.held).untold()]
 
 
-def _described(directory: int, name: str, *, keep: bool = True) -> _Seen:
-    """Return how something in an open folder is; what changes after that looks different."""
-    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    content: bytes | None = None
-    if stat.S_ISLNK(status.st_mode):
-        content = os.fsencode(os.readlink(name, dir_fd=directory))
-    elif stat.S_ISREG(status.st_mode) and keep:
-        with contextlib.suppress(PermissionError):
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
-                status = os.fstat(file.fileno())
-                content = file.read(LONGEST_CONFIG + 1)
-        content = None if content is None or len(content) > LONGEST_CONFIG else content
-    identity = _identity(status)
-    if time.time_ns() - status.st_ctime_ns < _TICK:
-        identity = _untrusted(identity)  # another change might have the same time
-    return _Seen(kind=stat.S_IFMT(status.st_mode), identity=identity, content=content)
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        *(status.st_dev, status.st_ino, status.st_mode, status.st_size),
-        *(status.st_mtime_ns, status.st_ctime_ns),
-    )
-
-
-def _untrusted(identity: tuple[int, ...]) -> tuple[int, ...]:
-    return (*identity[:-1], 0)
-
-
-def _is_untouched(now: _Seen, before: _Seen | None) -> bool:
+def _is_untouched(now: Seen, before: Seen | None) -> bool:
     if before is None:
         return False
     return (now.identity[:-1], now.content) == (before.identity[:-1], before.content)
-
-
-def _is_same(path: str, before: _Seen) -> bool:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return (status.st_dev, status.st_ino) == before.identity[:2]
 
 
 def _files_in(folder: str, look: Look, most: int) -> Iterator[str]:
@@ -413,11 +361,6 @@ def _oldest(path: str, look: Look) -> float:
 def _printable(name: str) -> str:
     text = os.fsencode(name).decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "�" for c in text)
-
-
-def _root(layout: SandboxLayout, path: str) -> str:
-    roots = (*layout.repositories, layout.start)
-    return next((root for root in roots if Path(path).is_relative_to(root)), "")
 
 
 @contextlib.contextmanager
@@ -447,7 +390,7 @@ def _settle(directory: int, aside: str, held: str) -> None:
         os.rename(aside, aside.rpartition("-")[2], src_dir_fd=directory, dst_dir_fd=inside)
 
 
-def _restore(directory: int, name: str, before: _Seen) -> None:
+def _restore(directory: int, name: str, before: Seen) -> None:
     content = before.content or b""
     if before.kind == stat.S_IFLNK:
         os.symlink(os.fsdecode(content), name, dir_fd=directory)
@@ -456,77 +399,3 @@ def _restore(directory: int, name: str, before: _Seen) -> None:
         with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
             os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
             file.write(content)
-
-
-def runs_nothing(
-    layout: SandboxLayout, directory: int, path: str, now: _Seen, known: bytes = b""
-) -> bool:
-    """Tell whether this is what git itself has made, or chooses versions, with nothing to run.
-
-    Lines that were `known` before may be in it.
-    """
-    root = _root(layout, path)
-    *folders, name = Path(path).relative_to(root).parts
-    in_git = ".git" in folders or root in layout.repositories
-    if now.kind == stat.S_IFDIR:
-        return name == ".git" or (in_git and name == "hooks" and _has_samples_only(directory))
-    if name in CHOOSING and now.kind == stat.S_IFREG:
-        return now.content is not None and chooses_only(name, now.content, known)
-    if folders[-1:] == ["hooks"] and in_git:
-        return name.endswith(".sample")
-    wanted = OF_NEW_REPOSITORIES.get(name)
-    if wanted is None or now.kind != stat.S_IFREG or (name != ".git" and not in_git):
-        return False
-    if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
-        return False
-    usual = set(known.decode("utf-8", "replace").splitlines())
-    lines = (now.content or b"").decode("utf-8", "replace").splitlines()
-    if now.content is None or not are_harmless(set(lines) - usual, wanted):
-        return False
-    new = "\n".join(line for line in lines if line not in usual)
-    if name == "config" and not _works_inside(layout, Path(path).parent, new):
-        return False
-    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
-
-
-def _has_samples_only(directory: int) -> bool:
-    inside = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-    try:
-        with os.scandir(inside) as hooks:
-            return all(hook.name.endswith(".sample") for hook in hooks)
-    finally:
-        os.close(inside)
-
-
-def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
-    """Tell whether the work tree that settings name is the folder of a `.git`, or in the project.
-
-    What a person adds there would be in the repository, and what they check out would be there.
-    """
-    for tree in work_trees(text):
-        real = os.path.realpath(git / tree)
-        if os.path.normpath(git / tree) != real or not Path(real).is_relative_to(layout.start):
-            return False
-        if git.name == ".git" and real != str(git.parent):
-            return False
-    return True
-
-
-def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
-    """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
-    path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
-    root = _root(layout, path)
-    if len(lines) != 1 or not root or os.path.realpath(path) != path:
-        return False
-    if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
-        return False
-    trees = work_trees(text_of(f"{path}/config"))
-    if any(os.path.normpath(f"{path}/{tree}") != str(folder) for tree in trees):
-        return False
-    names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
-    new = [name for name in names if f"{path}/{name}" not in layout.guarded]
-    if not new:
-        return True
-    with reached(path) as directory:
-        there = ((name, _described(directory, name)) for name in new)
-        return all(runs_nothing(layout, directory, f"{path}/{n}", now) for n, now in there)

@@ -34,7 +34,7 @@ from hermes.execution.backends.sandbox.mounts import (
     bwrap_arguments,
     clear_ways,
     misplaced,
-    mount_point,
+    mount_points,
     overlay_script,
 )
 from hermes.execution.backends.sandbox.seccomp import confiner, filter_program
@@ -60,6 +60,7 @@ _HOLD = (
 _MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _START_SECONDS = 15.0
 _NS_GET_PARENT = 0xB702
+_SHUT = "bind,ro,nosuid,nodev"
 _NAMESPACES = {"user": "user", "mount": "mnt"}
 _NAMESPACES |= {name: name for name in ("pid", "ipc", "uts", "net", "cgroup")}
 
@@ -234,17 +235,17 @@ class Holder:
                         count += 1  # it has ended, and may have left another one
         return count
 
-    def mounted(self) -> frozenset[str] | None:
-        """Return where something is mounted inside; None if it has ended."""
+    def mounted(self) -> Mapping[str, bool]:
+        """Return where something is mounted inside, read-only or not; nothing if it has ended."""
         try:
             text = Path(f"/proc/self/fd/{self._directory}/mountinfo").read_bytes()
         except OSError:
-            return None
-        return frozenset(map(mount_point, text.splitlines())) or None
+            return {}
+        return mount_points(text)
 
     def _verify(self, layout: SandboxLayout, arguments: Sequence[str]) -> None:
         """Make sure, before anything runs, that all is mounted where it was meant to be."""
-        wrong = misplaced(layout, arguments, self.root, self.mounted() or frozenset())
+        wrong = misplaced(layout, arguments, self.root, frozenset(self.mounted()))
         if wrong:
             raise OSError(wrong)
 
@@ -252,9 +253,12 @@ class Holder:
         """Mount things over themselves, read-only unless they are to be writable."""
         lines = []
         for path, writable in mounts:
-            quoted = shlex.quote(path)
-            only = f" && mount -o remount,bind,ro,nosuid,nodev {quoted}"
-            lines.append(f"mount --bind {quoted} {quoted}{'' if writable else only}")
+            at = shlex.quote(path)
+            if writable:
+                lines.append(f"mount --bind {at} {at}")
+                continue
+            # What is opened in between keeps it from being read-only: it is there the next time.
+            lines.append(f"mount -o remount,{_SHUT} {at} 2>&- || mount -o {_SHUT} {at} {at}")
         await self._lay_over("\n".join(lines))
 
     async def _lay_over(self, script: str) -> None:

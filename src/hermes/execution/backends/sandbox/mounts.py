@@ -379,6 +379,12 @@ def coverings(layout: SandboxLayout, wanted: Collection[str]) -> Iterator[tuple[
     yield from ((path, False) for path in present)
 
 
+def root_of(layout: SandboxLayout, path: str) -> str:
+    """Return the folder that is watched and that something is in."""
+    roots = (*layout.repositories, layout.start)
+    return next((root for root in roots if Path(path).is_relative_to(root)), "")
+
+
 def _folders_above(file: Path, roots: Iterable[Path]) -> list[Path]:
     """Return the folders between a root and what is in it."""
     root = next((root for root in roots if file.is_relative_to(root)), file)
@@ -420,14 +426,17 @@ def misplaced(
 
 
 def _mounted_here() -> frozenset[str]:
-    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    return frozenset(mount_point(line) for line in lines)
+    return frozenset(mount_points(Path("/proc/self/mountinfo").read_bytes()))
 
 
-def mount_point(line: bytes) -> str:
-    """Return the place that a line of `mountinfo` is about."""
-    escaped = line.split(b" ", 5)[4]
-    return os.fsdecode(_OCTAL.sub(lambda m: bytes([int(m[1], 8)]), escaped))
+def mount_points(mountinfo: bytes) -> dict[str, bool]:
+    """Return where something is mounted, and whether what is on top there is read-only."""
+    found = {}
+    for line in mountinfo.splitlines():
+        _, _, _, _, escaped, how, _ = line.split(b" ", 6)
+        point = _OCTAL.sub(lambda m: bytes([int(m[1], 8)]), escaped)
+        found[os.fsdecode(point)] = b"ro" in how.split(b",")
+    return found
 
 
 def _system(own_etc: Path, *, network: bool) -> Iterator[str]:

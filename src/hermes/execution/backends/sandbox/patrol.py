@@ -68,7 +68,9 @@ class Patrol:
     async def survey_mounts(self) -> None:
         if self._layout.project and self._holder is not None:
             mounted = await asyncio.to_thread(self._holder.mounted)
-            self._mounted = mounted or self._mounted
+            guarded = frozenset(self._layout.guarded)
+            sound = (point for point, shut in mounted.items() if shut or point not in guarded)
+            self._mounted = frozenset(sound) or self._mounted
 
     @contextlib.asynccontextmanager
     async def inside(self, busy: Busy) -> AsyncIterator[None]:

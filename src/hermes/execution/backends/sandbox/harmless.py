@@ -1,0 +1,90 @@
+"""Tells what may appear or change under the names that the host obeys: what has nothing to run."""
+
+import os
+import stat
+from pathlib import Path
+
+from hermes.execution.backends.sandbox.later import NOT_LOOKED_INTO, OF_GIT, OF_OBJECTS, reached
+from hermes.execution.backends.sandbox.mounts import SandboxLayout, root_of
+from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only
+from hermes.execution.backends.sandbox.seen import Seen, described
+from hermes.execution.backends.sandbox.settings import (
+    OF_NEW_REPOSITORIES,
+    are_harmless,
+    text_of,
+    work_trees,
+)
+
+
+def runs_nothing(
+    layout: SandboxLayout, directory: int, path: str, now: Seen, known: bytes = b""
+) -> bool:
+    """Tell whether this is what git itself has made, or chooses versions, with nothing to run.
+
+    Lines that were `known` before may be in it.
+    """
+    root = root_of(layout, path)
+    *folders, name = Path(path).relative_to(root).parts
+    in_git = ".git" in folders or root in layout.repositories
+    if now.kind == stat.S_IFDIR:
+        return name == ".git" or (in_git and name == "hooks" and _has_samples_only(directory))
+    if name in CHOOSING and now.kind == stat.S_IFREG:
+        return now.content is not None and chooses_only(name, now.content, known)
+    if folders[-1:] == ["hooks"] and in_git:
+        return name.endswith(".sample")
+    wanted = OF_NEW_REPOSITORIES.get(name)
+    if wanted is None or now.kind != stat.S_IFREG or (name != ".git" and not in_git):
+        return False
+    if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
+        return False
+    usual = set(known.decode("utf-8", "replace").splitlines())
+    lines = (now.content or b"").decode("utf-8", "replace").splitlines()
+    if now.content is None or not are_harmless(set(lines) - usual, wanted):
+        return False
+    new = "\n".join(line for line in lines if line not in usual)
+    if name == "config" and not _works_inside(layout, Path(path).parent, new):
+        return False
+    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
+
+
+def _has_samples_only(directory: int) -> bool:
+    inside = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        with os.scandir(inside) as hooks:
+            return all(hook.name.endswith(".sample") for hook in hooks)
+    finally:
+        os.close(inside)
+
+
+def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
+    """Tell whether the work tree that settings name is the folder of a `.git`, or in the project.
+
+    What a person adds there would be in the repository, and what they check out would be there.
+    """
+    for tree in work_trees(text):
+        real = os.path.realpath(git / tree)
+        if os.path.normpath(git / tree) != real or not Path(real).is_relative_to(layout.start):
+            return False
+        if git.name == ".git" and real != str(git.parent):
+            return False
+    return True
+
+
+def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
+    """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
+    path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
+    root = root_of(layout, path)
+    if len(lines) != 1 or not root or os.path.realpath(path) != path:
+        return False
+    if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
+        return False
+    trees = work_trees(text_of(f"{path}/config"))
+    if any(os.path.normpath(f"{path}/{tree}") != str(folder) for tree in trees):
+        return False
+    names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
+    new = [name for name in names if f"{path}/{name}" not in layout.guarded]
+    if not new:
+        return True
+    with reached(path) as directory:
+        there = ((name, described(directory, name)) for name in new)
+        return all(runs_nothing(layout, directory, f"{path}/{n}", now) for n, now in there)
