@@ -29,6 +29,7 @@ import secrets
 import shlex
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from stat import S_IFDIR, S_IFLNK, S_IFREG
@@ -40,6 +41,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentRequest
 from hermes.execution.backends.sandbox.later import guarded, repositories_of
+from hermes.execution.backends.sandbox.names import expression
 from hermes.execution.backends.sandbox.seccomp import filter_program
 from hermes.execution.backends.sandbox.settings import kind
 
@@ -60,6 +62,7 @@ HOME = "/home/hermes"
 STATE_DIR = "/run/hermes"
 ASIDE = "/run/aside"
 UID = 1000
+_GIT, _REAL_GIT = "/usr/bin/git", "/run/git"
 
 _USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = """
@@ -259,6 +262,11 @@ def prepare(layout: SandboxLayout) -> None:
         filled = text.format(user="hermes", home=layout.home)
         (base / "etc" / name).write_text(filled, encoding="utf-8")
     (base / "etc/filter").write_bytes(filter_program())
+    script = files("hermes.execution.backends.sandbox").joinpath("git.sh").read_text("utf-8")
+    (base / "etc/git").write_text(
+        script.replace("@REAL@", _REAL_GIT).replace("@GUARDED@", expression()), encoding="utf-8"
+    )
+    (base / "etc/git").chmod(0o755)
 
 
 def overlay_script(layout: SandboxLayout) -> str:
@@ -313,6 +321,7 @@ def bwrap_arguments(layout: SandboxLayout) -> list[str]:
         # Needed once, to forbid user namespaces; dropped before anything else runs.
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_RESOURCE"),
         *_system(layout.base / "etc", network=network),
+        *(_git(layout.base / "etc/git") if layout.project else ()),
         *_kernel(layout),
         *("--bind", str(layout.base / "state"), STATE_DIR),
         *("--bind", str(layout.base / "tmp"), "/tmp"),  # noqa: S108 - the sandbox's own
@@ -455,6 +464,12 @@ def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
             yield from ("--ro-bind-try", str(path), str(path))
     for name in ("passwd", "group", "nsswitch.conf", *(() if network else ("hosts",))):
         yield from ("--ro-bind", str(own_etc / name), f"/etc/{name}")
+
+
+def _git(ours: Path) -> Iterator[str]:
+    """Put ours in front of git: it refuses what git would leave half done."""
+    if Path(_GIT).is_file() and not Path(_GIT).is_symlink() and Path("/bin/bash").exists():
+        yield from ("--ro-bind", _GIT, _REAL_GIT, "--ro-bind", str(ours), _GIT)
 
 
 def _kernel(layout: SandboxLayout) -> Iterator[str]:

@@ -58,7 +58,7 @@ GUARDED = (
     *f"{_OF_HOOKS} {_OF_SHELLS} {_OF_EDITORS} {_OF_PROGRAMS} {_OF_AGENTS} {_OF_CI}".split(),
     *(f"{where}lefthook{local}.{ending}" for where, local, ending in _LEFTHOOK),
 )
-_PATTERN = re.compile(r"\.?mise\.[\w.-]+\.toml|.*\.(?:code-workspace|sublime-project)", re.DOTALL)
+_OF_A_PATTERN = r"[.]?mise[.][A-Za-z0-9_.-]+[.]toml|[^/]*[.](code-workspace|sublime-project)"
 _ANYWHERE = frozenset(name for name in GUARDED if "/" not in name) | {".git"}
 _IN_A_FOLDER = frozenset(name for name in GUARDED if name.count("/") == 1)
 FOLDERS = frozenset(name.partition("/")[0] for name in _IN_A_FOLDER)
@@ -83,7 +83,13 @@ def is_named(folder: str, name: str) -> bool:
 
 
 def is_of_a_pattern(name: str) -> bool:
-    return _PATTERN.fullmatch(name) is not None
+    return re.fullmatch(_OF_A_PATTERN, name) is not None
+
+
+def expression() -> str:
+    """Return what `grep -E` finds the paths of things with that are obeyed."""
+    plain = "|".join(re.escape(name).replace("\\-", "-") for name in GUARDED)
+    return f"(^|/)({plain}|{_OF_A_PATTERN})(/|$)"
 
 
 def leads_to_one(parts: Sequence[str]) -> bool:

@@ -32,7 +32,16 @@ _SIGNS = {
         r"|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
     ),
 }
-_NOT_SET = re.compile(r"could not (?:lock|write) config file \S*: ")
+_PASSED_OVER = {
+    re.compile(r"could not (?:lock|write) config file \S*: "): (
+        "Settings of git are read-only in the sandbox: the rest was done, these were not written."
+        " `git config` with `escalate` can ask for it."
+    ),
+    re.compile(r"unable to (?:unlink|create)\b.{0,4096}: Read-only file system"): (
+        "Some files are read-only in the sandbox: they were not changed, and look as if the user"
+        " had changed them back. Do not commit that; the same with `escalate` can ask for it."
+    ),
+}
 """Git goes on without it and ends well, so that nobody would know."""
 _NO_NETWORK = re.compile(
     r"Could not resolve host|Temporary failure in name resolution|Network is unreachable"
@@ -67,12 +76,9 @@ def stopped_by(output: str, layout: SandboxLayout) -> str:
 
 def left_out(output: str) -> str:
     """Return what to say of a command that ended well without a part of what it does."""
-    if not _NOT_SET.search(output[-_TAIL:]):
-        return ""
-    return (
-        "\n[Settings of git are read-only in the sandbox: the rest was done, these were not"
-        " written. `git config` with `escalate` can ask for it.]"
-    )
+    text = output[-_TAIL:]
+    told = (note for pattern, note in _PASSED_OVER.items() if pattern.search(text))
+    return "".join(f"\n[{note}]" for note in told)
 
 
 def in_a_repository(layout: SandboxLayout) -> bool:
