@@ -105,7 +105,7 @@ async def test_what_was_held_is_told_by_the_next_hermes_if_this_one_is_killed(
     assert (person.project / ".envrc").read_text() == "as it was\n"
 
 
-@pytest.mark.parametrize("step", ["guard._restore", "held.Copies.keep", "guard._settle"])
+@pytest.mark.parametrize("step", ["guard._restore", "held.Copies.keep", "guard.Guard._settle"])
 async def test_a_kill_in_between_loses_neither_what_was_saved_nor_what_was_there(
     person: Person, step: str
 ) -> None:

@@ -293,12 +293,18 @@ class SandboxEnvironment(ShellEnvironment):
         return note
 
     async def _watch(self, holder: Holder, footprint: Footprint) -> None:
-        """Guard the project for as long as anything runs; end what has outgrown its share."""
-        async with asyncio.TaskGroup() as group:
-            patrol = group.create_task(self._patrol.watch(self._busy))
-            await footprint.watch(holder)
-            patrol.cancel()
-        log.warning("a sandbox was ended: %s", footprint.note)
+        """Guard the project for as long as anything runs; end what has outgrown its share.
+
+        Where a look fails nothing runs on unseen.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                patrol = group.create_task(self._patrol.watch(self._busy))
+                await footprint.watch(holder)
+                patrol.cancel()
+            log.warning("a sandbox was ended: %s", footprint.note)
+        except* Exception:  # the boundary of a sandbox: nothing in it goes on unwatched
+            log.exception("a sandbox was ended: it could not be watched")
         await holder.end()
         await self._patrol.finish()
 

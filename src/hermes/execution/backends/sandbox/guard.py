@@ -15,8 +15,10 @@ import contextlib
 import fcntl
 import math
 import os
+import re
 import secrets
 import stat
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -27,13 +29,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.execution.backends.sandbox.harmless import runs_nothing
-from hermes.execution.backends.sandbox.held import Copies, Held
+from hermes.execution.backends.sandbox.held import Copies, Held, leave_out
 from hermes.execution.backends.sandbox.later import Look, change_mode, found, reached
 from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings, root_of
 from hermes.execution.backends.sandbox.seen import GONE, HIDDEN, Seen, described, identity_in
 from hermes.execution.backends.sandbox.settings import kind
 
 _RECORD = "before"
+_OURS = re.compile(r"\.held(?:-[0-9a-f]{6})?$")
+"""Names of what was held: no tool obeys them."""
+_ITSELF = os.path.realpath(sys.prefix)
+"""Where Hermes is installed, which may be a project, too."""
 _IN_FOLDERS = 5000
 """Files in folders without a mount that are compared."""
 _REMEMBERED = 8 << 20
@@ -70,6 +76,8 @@ class Guard:
         """What was held since nothing ran, and when."""
         self._within: set[tuple[int, ...]] = set()
         """Files without a mount while something ran: it may have them open ever since."""
+        self._put: set[str] = set()
+        """Where what was held is now."""
         self._lock = threading.Lock()
         """A look goes on in its thread when nobody waits for it any more."""
 
@@ -78,14 +86,15 @@ class Guard:
         wanted = coverings(self._layout, {*self._known})
         return [(path, writable) for path, writable in wanted if path not in mounted]
 
-    def accept(self, mounted: Collection[str] | None = None, *, whole: bool = True) -> None:
+    def accept(self, mounted: Collection[str] | None = None, *, whole: bool = True) -> bool:
         """Take what is there for the person's: nothing has run inside since the last look.
 
         What was made inside stays the sandbox's until the person changes it. Folders are not
-        looked through again right after a look, unless that is to be `whole`.
+        looked through again right after a look, unless that is to be `whole`. While another
+        sandbox works on the project that cannot be told: then what it found counts.
         """
         if not self._layout.project:
-            return
+            return True
         mounted = self._layout.guarded if mounted is None else mounted
         fresh = not whole and time.monotonic() - self._looked < _FRESH
         with self._lock, Look() as look:
@@ -97,8 +106,13 @@ class Guard:
                 if seen.kind:
                     (own if _is_untouched(seen, self._own.get(path)) else known)[path] = seen
                 size += len(seen.content or b"")
-            self._known, self._own = known, own
-            self._within.clear()
+            noted = self._noted_by_others()
+            if noted is None:
+                self._known, self._own = known, own
+                self._within.clear()
+            else:
+                self._known = {**self._known, **noted}
+        return noted is None
 
     def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[Held]:
         """Hold what has appeared or changed inside; return it.
@@ -111,6 +125,8 @@ class Guard:
         away: list[Held] = []
         self._copies.make_room()
         with self._lock, Look() as look:
+            # Where another sandbox has no mount it may have changed what has one here.
+            mounted = mounted if self._noted_by_others() is None else ()
             self._before, self._began = self._began, time.monotonic()
             # What opens a folder can be seen inside, and what was to be found be gone before it is.
             for inner in ((), None):
@@ -126,6 +142,18 @@ class Guard:
                         away += self._put_away(path, before)
         self._looked = time.monotonic()
         return away
+
+    def _noted_by_others(self) -> dict[str, Seen] | None:
+        """Return how the project was when other sandboxes began what runs in them now."""
+        noted: dict[str, Seen] | None = None
+        for record in self._record.parent.parent.glob(f"*/{_RECORD}"):
+            if record == self._record or not _is_held(record.with_name("lock")):
+                continue
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                left = msgspec.msgpack.decode(record.read_bytes(), type=_Record)
+                known = {os.fsdecode(path): seen for path, seen in left.known.items()}
+                noted = {**(noted or {}), **known}
+        return noted
 
     def begin(self, mounted: Collection[str]) -> None:
         """Put on record what is there: something is about to run inside."""
@@ -183,8 +211,8 @@ class Guard:
     ) -> set[str]:
         """Return what is there: in the project, and in folders if they are not given as `inner`.
 
-        Also what is in folders without a mount that are `known`; all are unless that is given.
-        What is in a folder that has appeared goes with it.
+        Also what is in folders that are `known` and can be reached inside; all are unless that is
+        given. What is in a folder that has appeared goes with it.
         """
         layout = self._layout
         if inner is None:
@@ -192,12 +220,23 @@ class Guard:
         top = (f"{layout.start}/.git", *layout.guarded, *inner)
         paths = {self._reachable(path) for path in top if os.path.lexists(path)}
         room = _IN_FOLDERS
-        for folder in [path for path in paths if path not in mounted]:
-            if (known is None or folder in known) and self._is_closed(folder):
+        for folder in [path for path in paths if self._is_closed(path)]:
+            before = None if known is None else self._known.get(folder)
+            if folder == _ITSELF and folder in mounted:
+                continue
+            if before and folder in mounted and self._is_out_of_reach(folder, before):
+                paths.update(self._with_other_names(folder))
+            elif before or known is None:
                 files = list(_files_in(folder, look, room))
                 room -= len(files)
                 paths.update(files)
         return paths
+
+    def _with_other_names(self, folder: str) -> Iterator[str]:
+        """Return the files in a folder under a mount that can be reached elsewhere."""
+        for path, before in self._known.items():
+            if path.startswith(f"{folder}/") and not self._is_out_of_reach(path, before):
+                yield path
 
     def _reachable(self, path: str) -> str:
         """Return the first link on the way to something, if there is one, instead of it."""
@@ -246,7 +285,7 @@ class Guard:
             return stays
         same = (now.kind, now.content, now.mode) == (before.kind, before.content, before.mode)
         if now.kind == stat.S_IFDIR == before.kind:
-            same = now.file == before.file or not self._is_closed(path)
+            same = True  # what is in it is compared
         elif now.content is None:
             same = False
         known = before.content or b""
@@ -262,7 +301,7 @@ class Guard:
                 return runs_nothing(self._layout, directory, path, now, known)
         except FileNotFoundError:
             return True
-        except OSError:
+        except (OSError, ValueError):
             return False  # what cannot be looked at is a finding
 
     def _put_away(self, path: str, before: Seen | None) -> list[Held]:
@@ -270,18 +309,20 @@ class Guard:
         short = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
         aside = f"{short}.held-{secrets.token_hex(3)}"
         held = self._copies.announce(self._shown(path))
-        self._known.pop(path, None)
+        back = self._known.pop(path, None) or self._own.get(path)
         try:
             with self._folder_of(path) as directory, _writable(directory):
                 os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-                if before is not None and before.content is not None:
-                    # Whatever is made of it from now on, it is compared with what it was.
-                    self._known[path] = before.untrusted()
+                if back is not None and back.content is not None:
+                    if before is not None:
+                        # Whatever is made of it from now on, it is compared with what it was.
+                        self._known[path] = before.of_another_file()
                     with contextlib.suppress(OSError):  # it must not stand in the way of the copy
-                        _restore(directory, name, before)
+                        _restore(directory, name, back)
                 held = self._copies.keep(directory, aside, held)
+                leave_out(root_of(self._layout, path), path)
                 if held.kept:
-                    _settle(directory, aside, f"{short}.held")
+                    self._settle(directory, aside, f"{path}.held", f"{short}.held")
         except FileNotFoundError:
             self._copies.forget([held])
             return []
@@ -294,6 +335,20 @@ class Guard:
         again = self._away.get(path, -math.inf) > since
         self._away[path] = time.monotonic()
         return [replace(held, again=again)]
+
+    def _settle(self, directory: int, aside: str, place: str, held: str) -> None:
+        """Have what is aside take the place of the one held before, or go into that folder."""
+        ours = place in self._put  # another one there may be the person's
+        with contextlib.suppress(OSError):
+            if ours:
+                with contextlib.suppress(OSError):
+                    os.unlink(held, dir_fd=directory)
+            if not _is_there(held, directory):
+                os.rename(aside, held, src_dir_fd=directory, dst_dir_fd=directory)
+                self._put.add(place)
+            elif ours:
+                with reached(held, directory) as at, _writable(at):
+                    os.rename(aside, aside.rpartition("-")[2], src_dir_fd=directory, dst_dir_fd=at)
 
     def _shown(self, path: str) -> str:
         return _printable(str(Path(path).relative_to(root_of(self._layout, path))))
@@ -332,6 +387,18 @@ def settle_left(layout: SandboxLayout, folder: Path) -> list[Held]:
     return [*held, *Copies(layout.held).untold()]
 
 
+def _is_held(lock: Path) -> bool:
+    """Tell whether somebody else's sandbox is open."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _is_untouched(now: Seen, before: Seen | None) -> bool:
     if before is None:
         return False
@@ -343,6 +410,8 @@ def _files_in(folder: str, look: Look, most: int) -> Iterator[str]:
     while ahead and most > 0:
         for entry in look.entries(ahead.pop(), most):
             most -= 1
+            if _OURS.search(entry.name):
+                continue
             if entry.is_dir(follow_symlinks=False):
                 ahead.append(entry.path)
             else:
@@ -379,15 +448,12 @@ def _writable(directory: int) -> Iterator[None]:
             change_mode(directory, mode)
 
 
-def _settle(directory: int, aside: str, held: str) -> None:
-    """Have what is aside take the place of the one held before, or go into that folder."""
-    with contextlib.suppress(OSError):
-        os.unlink(held, dir_fd=directory)
-    with contextlib.suppress(OSError):
-        os.rename(aside, held, src_dir_fd=directory, dst_dir_fd=directory)
-        return
-    with contextlib.suppress(OSError), reached(held, directory) as inside, _writable(inside):
-        os.rename(aside, aside.rpartition("-")[2], src_dir_fd=directory, dst_dir_fd=inside)
+def _is_there(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _restore(directory: int, name: str, before: Seen) -> None:

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.execution.backends.sandbox.later import change_mode
+from hermes.execution.backends.sandbox.later import change_mode, reached
 
 _UNTOLD = ".untold"
 _MOST = 8 << 20
 """Bytes that are copied in one look."""
 _FILES = 1000
+_LEFT_OUT = b"*.held\n*.held-*\n"
+_LONGEST_LIST = 1 << 16
 _DEEP = 20
 
 
@@ -137,3 +139,21 @@ def _make_readable(directory: int, name: str, status: os.stat_result, wanted: in
         change_mode(at, status.st_mode | wanted)
     finally:
         os.close(at)
+
+
+def leave_out(root: str, path: str) -> None:
+    """Have git leave out what was held in a work tree: nobody means to commit that."""
+    folders = (f for f in Path(path).parents if f.is_relative_to(root))
+    git = next((f / ".git" for f in folders if (f / ".git").is_dir()), None)
+    if git is None or ".git" in Path(path).parts:
+        return
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        contextlib.suppress(OSError),
+        reached(str(git)) as at,
+        reached("info", at) as info,
+        os.fdopen(os.open("exclude", flags, 0o600, dir_fd=info), "rb+", buffering=0) as file,
+    ):
+        there = file.read(_LONGEST_LIST) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        if _LEFT_OUT not in there and len(there) < _LONGEST_LIST:
+            file.write(_LEFT_OUT if there[-1:] in {b"", b"\n"} else b"\n" + _LEFT_OUT)

@@ -21,6 +21,7 @@ import resource
 import secrets
 import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import Self
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
+from hermes.execution.backends.sandbox import cover
 from hermes.execution.backends.sandbox.mounts import (
     SandboxLayout,
     bwrap_arguments,
@@ -48,19 +50,18 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What the holder was started from and with must not stay reachable through its
 # entries in /proc: it becomes a program of the sandbox with files of the sandbox.
 # As process 1 that ignores its children it makes the kernel clear them away. Not every shell
-# hands that on: bash does.
+# hands that on: bash does. It keeps its one capability: nobody without it may write to its memory.
 _HOLD = (
     'trap "" CHLD; cd /proc/sys/user; for each in *_namespaces *_groups *_marks; do'
     " echo 0 >$each 2>/dev/null; done; echo {watches} >max_inotify_watches;"
     " echo 128 >max_inotify_instances; cd /; echo 0 >/proc/sys/user/max_user_namespaces"
     " && echo ready"
     " && exec </dev/null >/dev/null 2>&1"
-    " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
+    " && exec setpriv --no-new-privs sleep infinity"
 )
 _MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _START_SECONDS = 15.0
 _NS_GET_PARENT = 0xB702
-_SHUT = "bind,ro,nosuid,nodev"
 _NAMESPACES = {"user": "user", "mount": "mnt"}
 _NAMESPACES |= {name: name for name in ("pid", "ipc", "uts", "net", "cgroup")}
 
@@ -203,10 +204,12 @@ class Holder:
             await asyncio.to_thread(holder._verify, layout, arguments)
             if layout.tools:
                 await holder._lay_over(overlay_script(layout))
-        except OSError as error:
+        except BaseException as error:
             await child.close(0.0)
             await _removed(cgroup)
-            raise _did_not_start(str(error)) from error
+            if isinstance(error, OSError):
+                raise _did_not_start(str(error)) from error
+            raise
         return holder
 
     @property
@@ -251,29 +254,20 @@ class Holder:
 
     async def cover(self, mounts: Iterable[tuple[str, bool]]) -> None:
         """Mount things over themselves, read-only unless they are to be writable."""
-        lines = []
-        for path, writable in mounts:
-            at = shlex.quote(path)
-            if writable:
-                lines.append(f"mount --bind {at} {at}")
-                continue
-            # What is opened in between keeps it from being read-only: it is there the next time.
-            lines.append(f"mount -o remount,{_SHUT} {at} 2>&- || mount -o {_SHUT} {at} {at}")
-        await self._lay_over("\n".join(lines))
+        words = (f"{'w' if writable else 'r'}{path}" for path, writable in mounts)
+        user, mount = self._namespaces()
+        await _done((sys.executable, "-I", "-S", cover.__file__, user, mount, *words))
 
     async def _lay_over(self, script: str) -> None:
         """Mount more inside, with the rights over the sandbox that only its maker has."""
+        user, mount = self._namespaces()
+        spaces = (f"--user={user}", f"--mount={mount}", "--preserve-credentials")
+        await _done(("nsenter", *spaces, "--", "sh", "-c", script))
+
+    def _namespaces(self) -> tuple[str, str]:
         outer = self._outer if self._outer is not None else f"{self._directory}/ns/user"
         ours = f"/proc/{os.getpid()}/fd"
-        spaces = (f"--user={ours}/{outer}", f"--mount={ours}/{self._directory}/ns/mnt")
-        launch = Launch(
-            argv=("nsenter", *spaces, "--preserve-credentials", "--", "sh", "-c", script),
-            env={"PATH": SYSTEM_PATH},
-            cwd="/",
-        )
-        done = await run(launch, timeout=_START_SECONDS, max_output=4096)
-        if done.exit_code:
-            raise OSError(done.output.strip())
+        return f"{ours}/{outer}", f"{ours}/{self._directory}/ns/mnt"
 
     def command(self, script: str, *, pty: bool) -> tuple[str, ...]:
         # Opening the terminal by name makes it the controlling one.
@@ -295,6 +289,13 @@ class Holder:
             if self._outer is not None:
                 os.close(self._outer)
             await _removed(self._cgroup)
+
+
+async def _done(argv: tuple[str, ...]) -> None:
+    launch = Launch(argv=argv, env={"PATH": SYSTEM_PATH}, cwd="/")
+    done = await run(launch, timeout=_START_SECONDS, max_output=4096)
+    if done.exit_code:
+        raise OSError(done.output.strip())
 
 
 def _arguments(layout: SandboxLayout) -> list[str]:

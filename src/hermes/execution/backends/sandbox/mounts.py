@@ -441,7 +441,7 @@ def _mounted_here() -> frozenset[str]:
 def mount_points(mountinfo: bytes) -> dict[str, bool]:
     """Return where something is mounted, and whether what is on top there is read-only."""
     found = {}
-    for line in mountinfo.splitlines():
+    for line in filter(None, mountinfo.split(b"\n")):  # names may have every other separator
         _, _, _, _, escaped, how, _ = line.split(b" ", 6)
         point = _OCTAL.sub(lambda m: bytes([int(m[1], 8)]), escaped)
         found[os.fsdecode(point)] = b"ro" in how.split(b",")

@@ -95,9 +95,8 @@ class Patrol:
                 await self._look(busy, 0)
         yield
         async with self._looking:
-            if self._clean and await self._is_calm(busy, 0):
-                await self._accept(whole=True)
-            else:
+            calm = self._clean and await self._is_calm(busy, 0)
+            if not (calm and await self._accept(whole=True)):
                 await self._look(busy, 0)
 
     async def settle(self, busy: Busy) -> list[Held]:
@@ -127,17 +126,17 @@ class Patrol:
             self._told, self._clean = [], True
 
     async def _ready(self, busy: Busy) -> None:
-        if self._clean and await self._is_calm(busy, 0):
-            await self._accept()
-        else:
+        accepted = self._clean and await self._is_calm(busy, 0) and await self._accept()
+        if not accepted:
             await self._look(busy, 0)
         self._clean = False
         await asyncio.to_thread(self._guard.begin, self._mounted)
 
-    async def _accept(self, *, whole: bool = False) -> None:
+    async def _accept(self, *, whole: bool = False) -> bool:
         await self.survey_mounts()
-        await asyncio.to_thread(self._guard.accept, self._mounted, whole=whole)
+        accepted = await asyncio.to_thread(self._guard.accept, self._mounted, whole=whole)
         await self._cover()
+        return accepted
 
     async def _look(self, busy: Busy, own: int) -> None:
         """Hold what changed inside; `own` is how many commands there are without meaning any."""

@@ -44,6 +44,10 @@ class Seen(Struct, frozen=True):
         """Return the same as something that must be read again to be known."""
         return replace(self, identity=(*self.identity[:-1], 0))
 
+    def of_another_file(self) -> "Seen":
+        """Return the same as that of a file which takes its place: it may get the same number."""
+        return replace(self, identity=(0, 0, *self.identity[2:-1], 0))
+
 
 GONE, HIDDEN = Seen(kind=0, identity=()), Seen(kind=-1, identity=())
 
