@@ -13,6 +13,11 @@ WALLED = {
     "git config --add a.b c": "read-only",
     "touch /usr/bin/x": "read-only",
     "cat {home}/letter.txt": "not in the sandbox",
+    "cat ../other.txt": "src/other.txt is not in the sandbox",
+    "cd .. && cp -r ../origin.git x": "not in the sandbox",
+    "git -C ../../lib log": "person/lib is not in the sandbox",
+    "git clone -q {home}/origin.git": "not in the sandbox",
+    "git push -q ~/origin.git HEAD": "person/origin.git is not in the sandbox",
     "echo 'git@github.com: Permission denied (publickey).'; exit 128": "keys",
     "echo '==8==ERROR: AddressSanitizer failed to allocate 0xdfff bytes'; exit 1": "memory",
     "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock'; exit 1": "service",
@@ -62,6 +67,14 @@ async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Pe
     assert out.exit_code == 0
     assert "repository" in env.about
     await boxes.pool.close()
+
+
+@pytest.mark.parametrize("place", ["~/Report", "../report.html", "../../other/report"])
+async def test_what_the_user_cannot_see_is_told(person: Person, place: str) -> None:
+    env = await person.open()
+    write = f"mkdir -p $(dirname {place}); echo x > {place}"
+    assert "the user cannot see it" in (await sh(env, write)).output
+    assert "cannot see" not in (await sh(env, f"{write}; echo x > code; touch ~/.cache")).output
 
 
 async def test_a_setting_of_git_that_was_not_written_is_told(person: Person) -> None:

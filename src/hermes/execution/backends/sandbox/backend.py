@@ -121,14 +121,18 @@ class SandboxEnvironment(ShellEnvironment):
                 async with self._patrol.outside(self._busy):
                     result = await host.run(self._at_home(command), on_output)
             return replace(result, cwd=self.cwd)
+        cwd = self.resolve(command.cwd or ".")
         with self._in_use():
             async with self._inside():
+                before = walls.beside(self._layout)
                 result = await super().run(command, on_output)
         if self._outside is None:
             return result
         if not result.exit_code:
-            return replace(result, output=f"{result.output}{walls.left_out(result.output)}")
-        reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout)
+            beside = walls.beside(self._layout) - before
+            notes = f"{walls.left_out(result.output)}{walls.unseen(beside)}"
+            return replace(result, output=f"{result.output}{notes}")
+        reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout, cwd)
         return replace(result, walled=reason)
 
     async def spawn(
@@ -403,10 +407,11 @@ def _inside(cwd: str, layout: SandboxLayout) -> str:
 def _about(layout: SandboxLayout, *, can_leave: bool) -> str:
     if layout.project:
         place = (
-            f"The sandbox shows {layout.start}, where you may write, as in /tmp. What git, editors"
+            f"The sandbox shows {layout.start}, where you may write. What git, editors"
             " or CI of the user would run later (hooks, .github, .vscode) is read-only there."
-            f" The home {layout.home} is the sandbox's own, with toolchains and caches of the real"
-            " one; the user's other files, keys and services are not there."
+            f" The home {layout.home} and /tmp are the sandbox's own, with toolchains and caches of"
+            " the real ones: the user sees nothing that you write to them, and the user's"
+            " other files, keys and services are not there."
         )
         if walls.in_a_repository(layout) and not os.path.lexists(layout.workspace / ".git"):
             place += " It is a folder of a git repository, and git works outside only."

@@ -6,11 +6,14 @@ Better to miss one than to offer a way out for an ordinary failure. Whether the 
 what a command looked for makes no difference: a command could ask for anything.
 """
 
+import contextlib
 import os
 import posixpath
 import re
+from collections.abc import Collection
+from pathlib import Path
 
-from hermes.execution.backends.sandbox.mounts import STATE_DIR, SandboxLayout
+from hermes.execution.backends.sandbox.mounts import HOME, STATE_DIR, SandboxLayout
 
 _TAIL = 20_000
 """Characters of output that are looked at."""
@@ -48,16 +51,19 @@ _NO_NETWORK = re.compile(
     r"|ENOTFOUND|EAI_AGAIN|Name or service not known|No address associated"
 )
 _NO_REPOSITORY = re.compile(r"fatal: not a git repository")
+_PATH = r"(?:/|(?:\.\./)+)"
 _NOT_THERE = re.compile(
-    r"^.{0,200}?(/[^\s:'\"’]{1,400})['\"’]?:? .{0,40}(?:No such file or directory|not found)"
-    r"|(?:No such file or directory|ENOENT).{0,80}?['\"‘](/[^'\"’]{1,400})['\"’]",
+    rf"^.{{0,200}}?({_PATH}[^\s:'\"’]{{1,400}})['\"’]?:? .{{0,40}}"
+    r"(?:No such file or directory|not found)"
+    rf"|(?:No such file or directory|ENOENT).{{0,80}}?['\"‘]({_PATH}[^'\"’]{{1,400}})['\"’]"
+    rf"|fatal: (?:repository )?'({_PATH}[^']{{1,400}})' does not (?:appear to be a git|exist)",
     re.MULTILINE,
 )
 _OF_THE_HOST = ("/home", "/root", "/var", "/run", "/opt", "/srv", "/mnt", "/media")
 _OF_THE_SANDBOX = ("/tmp", "/var/tmp", STATE_DIR)  # noqa: S108 - its own
 
 
-def stopped_by(output: str, layout: SandboxLayout) -> str:
+def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> str:
     """Return what kept a failed command from its end, if that was the sandbox."""
     text = output[-_TAIL:]
     if not layout.network and _NO_NETWORK.search(text):
@@ -68,7 +74,8 @@ def stopped_by(output: str, layout: SandboxLayout) -> str:
     if _NO_REPOSITORY.search(text) and in_a_repository(layout):
         return "the project is a folder of a repository, which is not in the sandbox"
     for found in _NOT_THERE.finditer(text):
-        path = (found[1] or found[2]).rstrip(".,;)")
+        said = (found[1] or found[2] or found[3]).rstrip(".,;)")
+        path = posixpath.normpath(posixpath.join(cwd, said))
         if _is_outside(path, layout):
             return f"{path} is not in the sandbox"
     return ""
@@ -79,6 +86,30 @@ def left_out(output: str) -> str:
     text = output[-_TAIL:]
     told = (note for pattern, note in _PASSED_OVER.items() if pattern.search(text))
     return "".join(f"\n[{note}]" for note in told)
+
+
+def unseen(paths: Collection[str]) -> str:
+    """Return what to say of files that a command has put where the user has no look."""
+    if not paths:
+        return ""
+    named = ", ".join(sorted(paths)[:3])
+    return (
+        f"\n[In the sandbox only, where the user cannot see it: {named}. Files for the user go into"
+        " the project; a command with `escalate` can write elsewhere.]"
+    )
+
+
+def beside(layout: SandboxLayout) -> frozenset[str]:
+    """Return what there is in the person's home and beside the project, inside only."""
+    if layout.home == HOME:
+        return frozenset()
+    home, project = Path(layout.home), Path(layout.start)
+    ways = project.relative_to(home).parents if project.is_relative_to(home) else [Path()]
+    found: set[str] = set()
+    for way in ways:
+        with contextlib.suppress(OSError), os.scandir(layout.kept / "home" / way) as entries:
+            found.update(str(home / way / e.name) for e in entries if not e.name.startswith("."))
+    return frozenset(found)
 
 
 def in_a_repository(layout: SandboxLayout) -> bool:
