@@ -61,9 +61,15 @@ def absolute(path: str, cwd: str | None) -> str:
     return "/" + clean.lstrip("/") if clean.startswith("/") else clean
 
 
+_OF_WHO_LOOKS = ("/dev/fd", "/dev/std", "/proc/self", "/proc/thread-self")
+"""Places that are others for each process."""
+
+
 def real_path(path: str) -> str:
     """Return where an absolute path leads through the links that are on the disk."""
     if not path.startswith("/") or len(path) > _MAX_PATH or is_unknown(path):
+        return path
+    if path.startswith(_OF_WHO_LOOKS):
         return path
     try:
         return os.path.realpath(path)
