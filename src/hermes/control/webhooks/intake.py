@@ -30,6 +30,7 @@ UNKNOWN_EVENT = "unknown"
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
 _EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
 _EVENT_FIELDS = ("event_type", "type")
+_FORMS = ("", "application/x-www-form-urlencoded")
 
 
 class HookRefused(HermesError):
@@ -104,7 +105,7 @@ class Intake:
         wait = self._rate.wait(route.name, self._clock.monotonic())
         if wait is not None:
             raise HookRefused(429, "Too many deliveries to this route.", retry_after=wait)
-        payload = parse_body(call.body)
+        payload = parse_body(call.body, call.headers.get("content-type", ""))
         named = found(scheme.event, scheme, call.headers, call.body)
         event = event_of(call.headers, payload, named)
         ignored = None
@@ -125,11 +126,13 @@ class Intake:
         )
 
 
-def parse_body(body: bytes) -> Any:
-    """Return the payload: a JSON object or list, or the fields of a form."""
+def parse_body(body: bytes, kind: str = "") -> Any:
+    """Return the payload: a JSON object or list, or, if it is not called otherwise, a form."""
     try:
         payload = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
+        if kind.partition(";")[0].strip().lower() not in _FORMS:
+            raise HookRefused(400, "The body is not JSON, nor called a form.") from None
         payload = _form(body)
     if not isinstance(payload, (dict, list)):
         raise HookRefused(400, "The body is neither a JSON object or list nor a form.")
