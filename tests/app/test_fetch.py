@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -113,13 +113,11 @@ def test_private_addresses_are_never_public(address: object) -> None:
     assert not is_public(str(address))
 
 
-PRIVATE = st.one_of(
-    *(
-        st.ip_addresses(v=4, network=network).map(int)
-        for network in ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12")
-        + ("192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/8", "224.0.0.0/3", "192.88.99.0/24")
-    )
+INSIDE = (
+    *("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
+    *("100.64.0.0/10", "0.0.0.0/8", "224.0.0.0/3", "192.88.99.0/24"),
 )
+PRIVATE = st.one_of(*(st.ip_addresses(v=4, network=network).map(int) for network in INSIDE))
 OUTSIDE = 0x2606_4700_0000_0000 << 64
 
 
@@ -133,7 +131,7 @@ def translated(prefix: str, length: int, address: int) -> int:
     return whole | (high << 64) | (low << (24 + before)) | 0x80808
 
 
-FORMS = {
+FORMS: dict[str, Callable[[int], int]] = {
     "mapped": lambda a: 0xFFFF_0000_0000 | a,
     "translated": lambda a: 0xFFFF_0000_0000_0000 | a,
     "compatible": lambda a: a,

@@ -30,7 +30,18 @@ def test_what_calls_itself_something_else_is_no_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"5", b'"text"', b"null", b"just words", b"\xff\xfe", b"[" * 200_000, b"a=%ff"]
+    "body",
+    [
+        b"",
+        b"5",
+        b'"text"',
+        b"null",
+        b"just words",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b"a=%ff",
+        b"[0" + b",0" * 100_000 + b"]",
+    ],
 )
 def test_anything_else_is_refused(body: bytes) -> None:
     with pytest.raises(HookRefused) as refused:

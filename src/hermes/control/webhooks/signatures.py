@@ -25,6 +25,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import ConfigError
+from hermes.domain.nesting import MAX_VALUES, more_values_than
 
 NO_AUTH = "INSECURE_NO_AUTH"
 """Instead of a secret: everybody who reaches the port is believed."""
@@ -271,12 +272,22 @@ def found(place: str, scheme: SignatureScheme, headers: Mapping[str, str], body:
     if not place.startswith(_IN_BODY):
         return headers.get(place, "") if place else ""
     try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+        value = read_json(body)
+    except ValueError:
         return ""
     for name in place.removeprefix(_IN_BODY).split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return str(value) if isinstance(value, str | int) else ""
+
+
+def read_json(body: bytes) -> Any:
+    """Return what a body says; `ValueError` if it is no JSON, or more than anybody sends."""
+    if more_values_than(MAX_VALUES, body):
+        raise ValueError("too many values")
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError("no JSON") from error
 
 
 def _genuine(

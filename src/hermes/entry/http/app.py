@@ -52,6 +52,7 @@ from hermes.entry.http.request import (
     read_body,
     read_headers,
 )
+from hermes.entry.http.room import BodyRoom
 from hermes.entry.http.settings import HttpSettings
 from hermes.entry.http.sse import close, send_stream
 from hermes.entry.http.websocket import Socket, rejecting, request_head
@@ -136,6 +137,7 @@ class HttpApp:
         self._keys = keys
         self._guards = Guards(settings)
         self._failures = FailureLimit(settings.max_auth_failures, context.clock)
+        self.room = BodyRoom(settings.max_body_bytes)
         self._routes = RouteTable(with_description(endpoints))
         self._requests = context.metrics.counter(
             "hermes_http_requests_total", "Requests by route, method and status."
@@ -221,20 +223,15 @@ class HttpApp:
         query = route.query.decode(scope["query_string"])
         raw = b""
         if route.body.wanted:
-            raw = await read_body(
-                exchange.receive, heads, settings.max_body_bytes, settings.body_seconds
-            )
+            raw = await read_body(exchange.receive, heads, self.room, settings.body_seconds)
             if raw or not route.body.optional:
                 route.body.check_type(heads)
-        # What is large is read beside the loop, so that others are answered meanwhile.
-        decode = route.body.decode
-        body = decode(raw) if len(raw) < _LARGE else await asyncio.to_thread(decode, raw)
         return Call(
             context=self._context,
             caller=caller,
             agent=exchange.agent,
             path=found.parameters,
-            body=body,
+            body=await _decoded(route, raw),
             query=query,
             headers=headers,
             fingerprint=_fingerprint(scope, raw),
@@ -256,7 +253,7 @@ class HttpApp:
                     caller=await self._let_in(endpoint, heads, exchange),
                     agent=exchange.agent,
                     path={},
-                    body=msgspec.structs.replace(route.body.decode(raw), stream=True),
+                    body=msgspec.structs.replace(await _decoded(route, raw), stream=True),
                     query=None,
                     headers=headers,
                     fingerprint=_fingerprint(exchange.scope, raw),
@@ -271,7 +268,7 @@ class HttpApp:
             assert isinstance(answer, StreamAnswer)
             return answer
 
-        socket = Socket(exchange.receive, exchange.send, answer, self._context.redact)
+        socket = Socket(exchange.receive, exchange.send, answer, self._context.redact, self.room)
         exchange.started = True
         with suppress(asyncio.CancelledError):  # the task is the server's, which stops
             await socket.run(exchange.pairs({}), self._settings.socket_seconds)
@@ -332,6 +329,12 @@ class HttpApp:
 
     def _error(self, problem: Problem) -> bytes:
         return msgspec.json.encode(problem.body(self._context.redact(problem.message)))
+
+
+async def _decoded(route: EndpointRoute, raw: bytes) -> Any:
+    """Return what a body says; a large one is read beside the loop, so that others go on."""
+    decode = route.body.decode
+    return decode(raw) if len(raw) < _LARGE else await asyncio.to_thread(decode, raw)
 
 
 def _addressed(raw_path: bytes) -> tuple[str | None, bytes]:
