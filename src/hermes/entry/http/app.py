@@ -36,6 +36,7 @@ from hermes.entry.http.endpoint import (
 )
 from hermes.entry.http.errors import Problem, problem_of
 from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, presented_key
+from hermes.entry.http.names import check_names
 from hermes.entry.http.openapi import with_description
 from hermes.entry.http.request import (
     AsgiMessage,
@@ -226,12 +227,14 @@ class HttpApp:
             raw = await read_body(exchange.receive, heads, self.room, settings.body_seconds)
             if raw or not route.body.optional:
                 route.body.check_type(heads)
+        body = await _decoded(route, raw)
+        await check_names(headers, body, self._context.redact)
         return Call(
             context=self._context,
             caller=caller,
             agent=exchange.agent,
             path=found.parameters,
-            body=await _decoded(route, raw),
+            body=body,
             query=query,
             headers=headers,
             fingerprint=_fingerprint(scope, raw),
@@ -248,12 +251,14 @@ class HttpApp:
         async def answer(raw: bytes, connection: Connection) -> StreamAnswer:
             before = request_head(raw, endpoint.socket)
             try:
+                body = await _decoded(route, raw)
+                await check_names(headers, body, self._context.redact)
                 call = Call(
                     context=self._context,
                     caller=await self._let_in(endpoint, heads, exchange),
                     agent=exchange.agent,
                     path={},
-                    body=msgspec.structs.replace(await _decoded(route, raw), stream=True),
+                    body=msgspec.structs.replace(body, stream=True),
                     query=None,
                     headers=headers,
                     fingerprint=_fingerprint(exchange.scope, raw),
