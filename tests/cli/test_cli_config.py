@@ -68,7 +68,7 @@ def test_whoever_chooses_to_run_commands_here_is_told_what_that_means(
 ) -> None:
     told = shell.out("set", key, value)
     assert "run on this computer itself, with your rights" in told
-    assert "it is no wall" in told
+    assert "It is no wall" in told
     assert "hermes config unset terminal.backend" in told
     assert "this computer" not in shell.out("set", key, value.replace("local", "docker"))
     assert "this computer" not in shell.out("set", "terminal.timeout", "60")

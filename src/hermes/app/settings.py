@@ -105,7 +105,7 @@ ON_THIS_COMPUTER = "run on this computer itself, with your rights (terminal.back
 """What commands do there, in a few words."""
 WHAT_LOCAL_MEANS = f"""\
 Commands {ON_THIS_COMPUTER}: they reach whatever you can.
-Its reader asks you about commands that look dangerous; it is no wall, and what it misreads runs.
+Hermes reads them and asks you about what looks dangerous. It is no wall: what it misreads runs.
 Back to the sandbox: hermes config unset terminal.backend"""
 
 
