@@ -6,7 +6,12 @@ import pytest
 
 from fakes.hermes_process import other_process
 from hermes.app.options import AppOptions
-from hermes.app.settings import backend_name, backend_warnings, has_private_workspace
+from hermes.app.settings import (
+    ON_THIS_COMPUTER,
+    backend_name,
+    backend_warnings,
+    has_private_workspace,
+)
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.execution.backends.sandbox import backend as sandbox
@@ -77,6 +82,8 @@ def test_a_gateway_on_local_says_what_that_means(home: Path) -> None:
     loaded = load_config(HermesHome(root=home), {})
     (said,) = backend_warnings(loaded, options(home, home.parent, "gateway"))
     assert "without a wall" in said
+    (at_the_terminal,) = backend_warnings(loaded, options(home, home.parent))
+    assert at_the_terminal == f"commands {ON_THIS_COMPUTER}"
 
 
 def test_without_bubblewrap_chats_are_refused_and_the_terminal_is_on_its_own(home: Path) -> None:

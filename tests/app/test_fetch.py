@@ -1,7 +1,8 @@
 """Pages that a person refers to: fetched from the public network only."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import ipaddress
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -112,6 +113,48 @@ def test_private_addresses_are_never_public(address: object) -> None:
     assert not is_public(str(address))
 
 
+INSIDE = (
+    *("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
+    *("100.64.0.0/10", "0.0.0.0/8", "224.0.0.0/3", "192.88.99.0/24"),
+)
+PRIVATE = st.one_of(*(st.ip_addresses(v=4, network=network).map(int) for network in INSIDE))
+OUTSIDE = 0x2606_4700_0000_0000 << 64
+
+
+def translated(prefix: str, length: int, address: int) -> int:
+    """Put an address behind a prefix as RFC 6052 does, around the byte that stays empty."""
+    whole = int(ipaddress.IPv6Address(prefix))
+    if length == 96:
+        return whole | address
+    before = 64 - length
+    high, low = address >> (32 - before), address & ((1 << (32 - before)) - 1)
+    return whole | (high << 64) | (low << (24 + before)) | 0x80808
+
+
+FORMS: dict[str, Callable[[int], int]] = {
+    "mapped": lambda a: 0xFFFF_0000_0000 | a,
+    "translated": lambda a: 0xFFFF_0000_0000_0000 | a,
+    "compatible": lambda a: a,
+    "6to4": lambda a: (0x2002 << 112) | (a << 80) | 1,
+    "teredo client": lambda a: (0x2001 << 112) | (0x0808_0808 << 64) | (a ^ 0xFFFF_FFFF),
+    "teredo server": lambda a: (0x2001 << 112) | (a << 64) | (0x0808_0808 ^ 0xFFFF_FFFF),
+    "isatap": lambda a: OUTSIDE | (0x5EFE << 32) | a,
+    "isatap, universal": lambda a: OUTSIDE | (0x0200_5EFE << 32) | a,
+    "isatap in 6to4": lambda a: (0x2002_0808_0808 << 80) | (0x5EFE << 32) | a,
+    "nat64": lambda a: translated("64:ff9b::", 96, a),
+    **{
+        f"local nat64 /{length}": partial(translated, "64:ff9b:1::", length)
+        for length in (48, 56, 64, 96)
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(address=PRIVATE)
+def test_a_private_address_is_not_public_in_any_other_form(form: str, address: int) -> None:
+    assert not is_public(str(ipaddress.IPv6Address(FORMS[form](address))))
+
+
 @given(st.text(max_size=200))
 def test_any_text_can_be_made_readable(text: str) -> None:
     assert "<script" not in readable(f"<p>{text}</p><script>evil()</script>") or "<script" in text
@@ -125,7 +168,9 @@ def test_any_text_can_be_made_readable(text: str) -> None:
         *("::1", "::", "fd00::1", "fe80::1%eth0", "fec0::1", "2001:db8::1"),
         *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::a00:1"),
         *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::"),
-        *("2002:a00:1::1", "2001:0:7f00:1:8000:63bf:3fff:fdd2"),
+        *("2002:a00:1::1", "2001:0:7f00:1:8000:63bf:3fff:fdd2", "64:ff9b:1:7f00:0:100:808:808"),
+        *("64:ff9b:1::808:808", "64:ff9b:1:808:8:800::", "3fff::1", "3fff:fff::1", "5f00::1"),
+        *("192.88.99.1", "2002:c058:6301::1", "fd00::5efe:808:808", "fe80::200:5efe:808:808"),
     ],
 )
 def test_addresses_that_lead_inside_are_not_public(address: str) -> None:
@@ -134,7 +179,10 @@ def test_addresses_that_lead_inside_are_not_public(address: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"],
+    [
+        *("8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8", "64:ff9b::808:808"),
+        *("2002:808:808::1", "2606:4700::5efe:808:808", "192.89.99.1", "2606:4700::6efe:a00:1"),
+    ],
 )
 def test_addresses_of_the_internet_are_public(address: str) -> None:
     assert is_public(address)

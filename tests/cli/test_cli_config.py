@@ -59,6 +59,21 @@ def test_paths_are_printed_and_nothing_is_created(shell: Shell) -> None:
     assert not shell.root.exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("terminal.backend", "local"), ("TERMINAL_ENV", "local"), ("terminal", "{backend: local}")],
+)
+def test_whoever_chooses_to_run_commands_here_is_told_what_that_means(
+    shell: Shell, key: str, value: str
+) -> None:
+    told = shell.out("set", key, value)
+    assert "run on this computer itself, with your rights" in told
+    assert "It is no wall" in told
+    assert "hermes config unset terminal.backend" in told
+    assert "this computer" not in shell.out("set", key, value.replace("local", "docker"))
+    assert "this computer" not in shell.out("set", "terminal.timeout", "60")
+
+
 def test_show_lists_what_differs_with_its_origin_and_without_secrets(filled: Shell) -> None:
     assert filled.out("show").splitlines() == [
         "model.model: gpt-5  # config.yaml:1",

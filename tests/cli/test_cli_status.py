@@ -38,6 +38,17 @@ def test_status_names_model_and_platforms_without_secrets(home: Path) -> None:
     assert "verysecret" not in done.stdout + json.dumps(facts)
 
 
+def test_status_and_doctor_say_where_commands_run_if_it_is_here(home: Path) -> None:
+    here = "run on this computer itself, with your rights (terminal.backend: local)"
+    assert here not in hermes(home, "status").stdout + hermes(home, "doctor").stdout
+    home.mkdir()
+    (home / "config.yaml").write_text("terminal: {backend: local}\n")
+    assert f"Commands {here}" in hermes(home, "status").stdout
+    assert here in hermes(home, "doctor").stdout
+    facts = json.loads(hermes(home, "status", "--json").stdout)
+    assert facts["config"]["backend"] == "local"
+
+
 def test_status_works_with_a_broken_configuration(home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("agent: {max_turns: many}\n")

@@ -56,6 +56,7 @@ def test_a_route_is_added_with_a_secret_that_is_shown_once(home: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "http://127.0.0.1:8644/webhooks/gh" in done.stdout
     assert "platforms.webhook.enabled" in done.stdout
+    assert "name the service's with --signature" in done.stdout
     route = routes(home)["gh"]
     assert route["secret"] in done.stdout
     assert len(route["secret"]) == 64

@@ -157,6 +157,18 @@ def test_an_approval_offers_the_choices_and_a_reason_and_marks_deny() -> None:
     assert (picker.chosen, picker.text) == (picker.options[4], "not now")
 
 
+@pytest.mark.parametrize("more", range(1, 12))
+def test_going_on_from_deny_never_comes_round_to_what_allows(more: int) -> None:
+    for key in ("down", "pagedown"):
+        picker = request_picker(request(ApprovalKind.APPROVAL, tuple(Choice)))
+        for _ in range(more):
+            picker.press(key)
+        assert picker.options[picker.selected].value == "deny"
+    for _ in range(more + 10):
+        picker.press("up")
+    assert picker.selected == 0
+
+
 def test_a_question_wants_words_if_none_of_its_choices_fits() -> None:
     picker = request_picker(request(ApprovalKind.QUESTION, ("red", "blue")))
     picker.press("3")

@@ -185,6 +185,25 @@ async def test_typing_around_a_question_never_answers_it(
         assert (await terminal.decision()).choice == "once"
 
 
+@pytest.mark.parametrize("key", ["\t", "\x1b[B", "\x0e"])
+@pytest.mark.parametrize("more", [2, 3, 4])
+async def test_a_key_too_many_stops_at_the_last_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, more: int
+) -> None:
+    async with chat(tmp_path / "home", monkeypatch) as terminal:
+        await start(terminal, "work")
+        await terminal.ask()
+        await terminal.press("\t", after=0.8)
+        for _ in range(more):
+            await terminal.press(key, after=0.4)
+        await terminal.press("\r", after=0.4)
+        assert terminal.decided.empty()
+        for typed in ("n", "o", "\r"):
+            await terminal.press(typed, after=0.4)
+        decision = await terminal.decision()
+        assert (decision.choice, decision.text) == ("deny", "no")
+
+
 @pytest.mark.parametrize("text", SENTENCES)
 @pytest.mark.parametrize("gap", [0.0, 5.0])
 async def test_a_burst_never_answers_however_long_the_question_stands(

@@ -179,7 +179,7 @@ async def http_door(
             wanted.host,
             wanted.port,
             grace_seconds=wanted.grace_seconds,
-            max_message_bytes=wanted.max_body_bytes,
+            messages=app.room,
         )
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
             serving = group.create_task(server.run())

@@ -40,8 +40,21 @@ _BREAKS = frozenset(
 _BLANKS = re.compile(r"[ \t]+")
 _METADATA = frozenset({"100.100.100.200", "fd00:ec2::254"})
 """Where clouds hand out credentials, besides the link-local addresses."""
-_ENDING_IN_IPV4 = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+_ENDING_IN_IPV4 = tuple(map(ipaddress.ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 """Of compatible and translated addresses."""
+_OTHER_FORMS = (
+    *_ENDING_IN_IPV4,
+    *map(ipaddress.ip_network, ("::ffff:0:0/96", "2002::/16", "2001::/32")),
+)
+"""An address in them is as public as those that it carries."""
+_LOCAL_TRANSLATION = ipaddress.ip_network("64:ff9b:1::/48")
+"""Where networks put an address in is their own choice."""
+_NEVER_PUBLIC = (
+    _LOCAL_TRANSLATION,
+    *map(ipaddress.ip_network, ("2001:db8::/32", "3fff::/20", "5f00::/16")),
+    ipaddress.ip_network("192.88.99.0/24"),
+)
+"""Examples, segments and relays, which not every Python knows."""
 
 
 def is_public(address: str) -> bool:
@@ -49,14 +62,20 @@ def is_public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and found.is_site_local:
         return False
-    if carried := _carried(found):
-        return all(is_public(str(each)) for each in carried)
+    if any(found in each for each in _NEVER_PUBLIC):
+        return False
+    if not all(is_public(str(each)) for each in _carried(found)):
+        return False
+    if any(found in each for each in _OTHER_FORMS):
+        return True
     return found.is_global and not (found.is_multicast or found.is_reserved)
 
 
 def is_not_of_the_host(address: str) -> bool:
     """Tell whether an address may be fetched where private ones are: not the cloud's own."""
     found = ipaddress.ip_address(address.partition("%")[0])
+    if found in _LOCAL_TRANSLATION:
+        return False
     reached = (found, *_carried(found))
     return not any(each.is_link_local or str(each) in _METADATA for each in reached)
 
@@ -68,7 +87,8 @@ def _carried(
     if isinstance(found, ipaddress.IPv4Address):
         return []
     inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-    if any(found in each for each in _ENDING_IN_IPV4):
+    isatap = (int(found) >> 32) & 0xFDFFFFFF == 0x5EFE
+    if isatap or any(found in each for each in _ENDING_IN_IPV4):
         inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
     return [each for each in inside if each is not None]
 

@@ -70,12 +70,13 @@ def open_door(context: DoorContext) -> ApiDoor:
         return acceptable_keys(platform_section(app.loaded, PLATFORM), settings.host)
 
     keys = KeyRing(app.ledger, app.clock, owner_keys)
+    site = HttpApp(all_endpoints(), _parts(context, settings, runs), settings, keys)
     server = HttpServer(
-        HttpApp(all_endpoints(), _parts(context, settings, runs), settings, keys),
+        site,
         settings.host,
         settings.port,
         grace_seconds=settings.grace_seconds,
-        max_message_bytes=settings.max_body_bytes,
+        messages=site.room,
     )
     return ApiDoor(server, runs, app.ledger, app.clock, context.group, app.answers)
 

@@ -101,12 +101,22 @@ def has_private_workspace(backend: str, options: AppOptions, cwd: str = "") -> b
     return backend == "sandbox" and project_at(there, options.home.root, home) is None
 
 
+ON_THIS_COMPUTER = "run on this computer itself, with your rights (terminal.backend: local)"
+"""What commands do there, in a few words."""
+WHAT_LOCAL_MEANS = f"""\
+Commands {ON_THIS_COMPUTER}: they reach whatever you can.
+Hermes reads them and asks you about what looks dangerous. It is no wall: what it misreads runs.
+Back to the sandbox: hermes config unset terminal.backend"""
+
+
 def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ...]:
     """Return what a person should know about where commands run."""
     backend, missing = backend_name(loaded, options), _missing_sandbox(loaded)
     if options.platform not in UNATTENDED:
         if missing:
             return (f"commands run on this machine without a sandbox: {missing}",)
+        if backend == "local":
+            return (f"commands {ON_THIS_COMPUTER}",)
         alone = has_private_workspace(backend, options, options.own_cwd)
         there = options.own_cwd or options.cwd
         text = f"{there} is no project: commands work in a place of their own, and can ask"
@@ -115,7 +125,7 @@ def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ..
         advice = "install it or set `terminal.backend`; `local` would give them this machine"
         return (f"commands of chats are refused, there is no sandbox: {missing}; {advice}",)
     if backend == "local":
-        return ("commands of chats run on this machine without a wall (terminal.backend: local)",)
+        return (f"commands of chats {ON_THIS_COMPUTER}, without a wall",)
     return ()
 
 

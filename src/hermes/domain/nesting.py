@@ -1,16 +1,36 @@
-"""Nesting of JSON: how deep it may be.
+"""Nesting and size of JSON: how deep it may be, and how many values it may have.
 
-What is nested almost too deeply to be read is read here and breaks there, where the stack is
-deeper: so it is not taken at all, by any door.
+Decoding takes time and memory that grow with the values, and nobody else has the process
+meanwhile: doors count them first. What is nested almost too deeply to be read is read here and
+breaks there, where the stack is deeper: so it is not taken at all, by any door.
 """
 
 import re
 
 MAX_NESTING = 100
 """Levels; nobody means more."""
+MAX_VALUES = 100_000
+"""In the body of a request: lists, objects and what commas separate."""
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SQUARE = bytes.maketrans(b"{}", b"[]")
+
+
+def more_values_than(most: int, text: bytes) -> bool:
+    """Tell whether JSON, or what should be, has more lists, objects and commas outside of texts."""
+    if _opened(text, 0, len(text)) <= most:
+        return False
+    found = end = 0
+    for texts, string in enumerate(_STRINGS.finditer(text)):
+        found += _opened(text, end, string.start())
+        end = string.end()
+        if found > most or texts > 2 * most:  # a value is two texts at most: its name and itself
+            return True
+    return found + _opened(text, end, len(text)) > most
+
+
+def _opened(text: bytes, start: int, end: int) -> int:
+    return sum(text.count(mark, start, end) for mark in (b",", b"[", b"{"))
 
 
 def nested_too_deeply(text: bytes) -> bool:

@@ -145,6 +145,8 @@ def test_the_metadata_of_a_cloud_is_refused_in_every_form_of_its_address(metadat
     mapped = ("::ffff:0:0", "::", "64:ff9b::", "64:ff9b:1::")
     forms = [str(ipaddress.IPv6Address(int(ipaddress.ip_address(p)) + number)) for p in mapped]
     forms += [str(ipaddress.IPv6Address((0x2002 << 112) + (number << 80)))]
+    forms += [f"2606:4700::5efe:{metadata}", f"::ffff:0:{metadata}"]
+    forms += [str(ipaddress.IPv6Address((0x64FF9B0001 << 80) + ((number >> 16) << 64)))]
     assert not any(is_not_of_the_host(form) for form in (metadata, *forms))
     others = ("10.0.0.1", "::1", "fd00::1", "64:ff9b::a00:1", "2002:a00:1::", "192.168.1.9")
     assert all(is_not_of_the_host(each) for each in others)

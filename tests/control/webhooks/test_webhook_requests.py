@@ -20,8 +20,28 @@ def test_json_and_forms_are_understood() -> None:
     assert parse_body(b"payload=%7B%22a%22%3A1%7D") == {"a": 1}
 
 
+def test_what_calls_itself_something_else_is_no_form() -> None:
+    form = "Application/X-WWW-Form-Urlencoded; charset=utf-8"
+    assert parse_body(b"a=1", form) == {"a": "1"}
+    assert parse_body(b'{"a": 1}', form) == {"a": 1}
+    for kind in ("application/json", "text/plain"):
+        with pytest.raises(HookRefused, match="nor called a form"):
+            parse_body(b"a=1", kind)
+
+
 @pytest.mark.parametrize(
-    "body", [b"", b"5", b'"text"', b"null", b"just words", b"\xff\xfe", b"[" * 200_000, b"a=%ff"]
+    "body",
+    [
+        b"",
+        b"5",
+        b'"text"',
+        b"null",
+        b"just words",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b"a=%ff",
+        b"[0" + b",0" * 100_000 + b"]",
+    ],
 )
 def test_anything_else_is_refused(body: bytes) -> None:
     with pytest.raises(HookRefused) as refused:

@@ -149,6 +149,38 @@ def test_a_delivery_outside_its_window_is_a_replay(scheme: str, late: int) -> No
     assert verified_by(secret, headers, BODY, NOW + inside) == scheme
 
 
+WEAK = [name for name, scheme in SCHEMES.items() if scheme.signed == "{body}"]
+TIMED = [name for name, scheme in SCHEMES.items() if "{timestamp}" in scheme.signed]
+
+
+@pytest.mark.parametrize("strong", TIMED)
+@pytest.mark.parametrize("weak", [name for name in WEAK if name not in ("linear", "gitlab")])
+@pytest.mark.parametrize("body", [BODY, b"token=x&text=now", b'{"command": "a=b"}'])
+def test_what_was_signed_with_a_time_is_no_body_of_a_scheme_without_one(
+    strong: str, weak: str, body: bytes
+) -> None:
+    signed = SCHEMES[strong].signed.replace("{id}", "msg_2.ab==").encode()
+    signed = signed.replace(b"{timestamp}", b"1614265330").replace(b"{body}", body)
+    replayed = sign(SCHEMES[weak], SECRET, 0, signed)
+    for scheme in (None, SCHEMES[weak]):
+        assert verified_by(SECRET, replayed, signed, NOW, scheme) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"ts":1614265330.5,"a":"x=1"}',
+        b' [1614265330.5, "x:1614265330:y"]',
+        b"ts=1614265330.123456&user=U1",
+        b"text=at.1614265330.5&user=U1",
+        b"1614265330=yes&user=U1",
+    ],
+)
+@pytest.mark.parametrize("scheme", ["github", "generic_v1", "shopify"])
+def test_a_body_with_times_in_it_is_taken(scheme: str, body: bytes) -> None:
+    assert verified_by(SECRET, sign(SCHEMES[scheme], SECRET, 0, body), body, NOW) == scheme
+
+
 @pytest.mark.parametrize("weak", ["generic_v2", "github", "gitlab", "slack", "shopify"])
 def test_a_wrong_strong_signature_is_not_made_good_by_a_right_weak_one(weak: str) -> None:
     _, right = genuine()[weak]

@@ -152,6 +152,25 @@ async def test_what_was_signed_and_comes_again_under_another_id_is_a_replay(
     assert len(scripted.requests) == 1
 
 
+@pytest.mark.parametrize("header", ["x-webhook-signature", "x-hub-signature-256"])
+async def test_a_delivery_with_a_time_does_not_come_again_under_a_scheme_without_one(
+    tmp_path: Path, header: str
+) -> None:
+    body = b'{"title": "kubectl rollout restart web?x=1"}'
+    clock, scripted = FakeClock(10.0**9), model()
+    async with webhook_door(tmp_path, scripted, GH, clock=clock) as door:
+        sent = sign_v2(SECRET, int(clock.now()), body)
+        assert (await send(door, sent, body))["status"] == "accepted"
+        await door.quiet()
+        clock.advance(3600.0)
+        signed = sent["x-webhook-timestamp"].encode() + b"." + body
+        replay = {header: sent["x-webhook-signature-v2"]}
+        assert (await send(door, sent, body))["code"] == 401
+        assert (await send(door, replay, signed))["code"] == 401
+        await door.quiet()
+    assert len(scripted.requests) == 1
+
+
 async def test_copies_under_many_ids_at_once_are_one_run(tmp_path: Path) -> None:
     scripted = model()
     async with webhook_door(tmp_path, scripted, GH, rate_limit=0) as door:

@@ -6,7 +6,6 @@ it fails its call; the connection stays.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -17,35 +16,25 @@ import mcp_types as types
 from mcp.client._transport import ReadStream, TransportStreams
 from mcp.shared.message import SessionMessage
 
+from hermes.domain.nesting import more_values_than
+
 MAX_BYTES = 8 * 1024 * 1024
 """Of one message."""
 MAX_VALUES = 50_000
-"""Separated by commas, of any kind."""
+"""Lists, objects and what commas separate."""
 MAX_PARTS = 1000
 """Of an answer, or tools on a page."""
 SMALL = 65_536
 """What is measured and decoded without a thread."""
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def too_much(message: bytes) -> str:
     """Say why a message is not decoded; empty if it may be."""
     if len(message) > MAX_BYTES:
         return f"its answer has more than {MAX_BYTES // 2**20} MB"
-    if message.count(b",") > MAX_VALUES and _values(message) > MAX_VALUES:
+    if more_values_than(MAX_VALUES, message):
         return f"its answer has more than {MAX_VALUES:,} values"
     return ""
-
-
-def _values(message: bytes) -> int:
-    """Count commas outside of strings, up to one too many; others get their turn in between."""
-    found = end = 0
-    for string in _STRINGS.finditer(message):
-        found += message.count(b",", end, string.start())
-        end = string.end()
-        if found > MAX_VALUES:
-            return found
-    return found + message.count(b",", end)
 
 
 def refusal(request: str | int, why: str) -> SessionMessage:

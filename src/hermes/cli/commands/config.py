@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hermes.app.agents import model_problems
 from hermes.app.doubts import config_doubts
+from hermes.app.settings import WHAT_LOCAL_MEANS
 from hermes.cli.home import app_options, json_option, loaded_config, say_json, this_home
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
@@ -170,6 +171,7 @@ def set_command(key: str, value: str, force: bool) -> None:
     file = home.env_file if is_env_name(key) else home.config_file
     click.echo(f"{key} is set in {file}")
     _note_override(home, key)
+    _note_meaning(home, key)
 
 
 @command.command("unset")
@@ -270,6 +272,15 @@ def unusable(loaded: LoadedConfig) -> tuple[str, ...]:
     except ConfigError as error:
         return (f"{error.message} {error.hint}".rstrip(),)
     return ()
+
+
+def _note_meaning(home: HermesHome, key: str) -> None:
+    """Say what was just chosen, where the name of a backend does not."""
+    path = dict(variables_for()).get(key) if is_env_name(key) else proper(parse_key(key))
+    found = inspect_config(home, process_environ())
+    named = path in {("terminal", "backend"), ("terminal",)}
+    if named and not found.errors and found.config.terminal.backend == "local":
+        click.echo(WHAT_LOCAL_MEANS)
 
 
 def _note_override(home: HermesHome, key: str) -> None:

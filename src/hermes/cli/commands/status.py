@@ -9,6 +9,7 @@ import msgspec
 from hermes import __version__
 from hermes.app.agents import model_problems
 from hermes.app.doubts import config_doubts, key_doubts
+from hermes.app.settings import ON_THIS_COMPUTER
 from hermes.cli.commands.gateway import (
     gateway_facts,
     gateway_lines,
@@ -71,6 +72,8 @@ def _head(home: HermesHome, loaded: LoadedConfig) -> Iterator[str]:
         return
     config = loaded.config
     yield f"Model: {_model(config)}"
+    if config.terminal.backend == "local":
+        yield f"Commands {ON_THIS_COMPUTER}"
     doubts = len(loaded.warnings)
     yield f"Configuration: valid{f', {doubts} warnings (hermes config check)' if doubts else ''}"
     enabled = _enabled(loaded)
@@ -84,6 +87,7 @@ def _config_facts(loaded: LoadedConfig) -> dict[str, object]:
         "warnings": list(loaded.warnings),
         "model": None if loaded.errors else _model(loaded.config),
         "platforms": [] if loaded.errors else _enabled(loaded),
+        "backend": None if loaded.errors else loaded.config.terminal.backend,
     }
 
 

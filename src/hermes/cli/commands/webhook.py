@@ -23,6 +23,7 @@ from hermes.execution.webhook_effects import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
 TEST_TIMEOUT = 40.0
+_NAMED = "--signature (github, stripe, slack, ...)"
 TEST_PAYLOAD = '{"event_type": "test", "message": "Hello from hermes webhook test"}'
 
 
@@ -79,6 +80,8 @@ def subscribe_command(
 
     place.file.change(edit)
     _say_added(name, place.settings, fresh if made["secret"] == fresh else None)
+    if not made.get("signature") and made["secret"] != NO_AUTH:
+        click.echo(f"Every kind of signature is taken; name the service's with {_NAMED}")
     if not place.enabled:
         click.echo("The receiver is off: hermes config set platforms.webhook.enabled true")
 

@@ -13,12 +13,11 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
-import msgspec
 from msgspec import Struct
 
 from hermes.control.webhooks.payload import Facts, as_json, render
 from hermes.control.webhooks.routes import HookRoute
-from hermes.control.webhooks.signatures import found, identity, verified_by
+from hermes.control.webhooks.signatures import found, identity, read_json, verified_by
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ListenerCall
@@ -30,6 +29,7 @@ UNKNOWN_EVENT = "unknown"
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
 _EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
 _EVENT_FIELDS = ("event_type", "type")
+_FORMS = ("", "application/x-www-form-urlencoded")
 
 
 class HookRefused(HermesError):
@@ -104,7 +104,7 @@ class Intake:
         wait = self._rate.wait(route.name, self._clock.monotonic())
         if wait is not None:
             raise HookRefused(429, "Too many deliveries to this route.", retry_after=wait)
-        payload = parse_body(call.body)
+        payload = parse_body(call.body, call.headers.get("content-type", ""))
         named = found(scheme.event, scheme, call.headers, call.body)
         event = event_of(call.headers, payload, named)
         ignored = None
@@ -125,11 +125,13 @@ class Intake:
         )
 
 
-def parse_body(body: bytes) -> Any:
-    """Return the payload: a JSON object or list, or the fields of a form."""
+def parse_body(body: bytes, kind: str = "") -> Any:
+    """Return the payload: a JSON object or list, or, if it is not called otherwise, a form."""
     try:
-        payload = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+        payload = read_json(body)
+    except ValueError:
+        if kind.partition(";")[0].strip().lower() not in _FORMS:
+            raise HookRefused(400, "The body is not JSON, nor called a form.") from None
         payload = _form(body)
     if not isinstance(payload, (dict, list)):
         raise HookRefused(400, "The body is neither a JSON object or list nor a form.")
@@ -176,8 +178,8 @@ def _form(body: bytes) -> Any:
         raise HookRefused(400, "The body is empty.")
     if len(pairs) == 1 and pairs[0][0] == "payload":
         # This is how GitHub sends forms.
-        with suppress(msgspec.DecodeError, RecursionError, ValueError):
-            return msgspec.json.decode(pairs[0][1])
+        with suppress(ValueError):
+            return read_json(pairs[0][1].encode())
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)

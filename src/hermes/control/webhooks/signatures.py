@@ -6,8 +6,9 @@ one of them or describe its own. Without that a request is checked by the strong
 header it carries, and by that one only: a wrong strong signature is not made good by a right weak
 one.
 
-Where a scheme has a time, deliveries are accepted within its tolerance. All comparisons take the
-same time wherever the values differ. Places are named alike everywhere: a header by its name,
+Where a scheme has a time, deliveries are accepted within its tolerance. What was signed with one
+is no body of a scheme without: the same signature would be right for both. All comparisons take
+the same time wherever the values differ. Places are named alike everywhere: a header by its name,
 `signature.t` for the field `t` of a header such as `t=1,v1=ab`, `body.a.b` for a field of the JSON.
 """
 
@@ -24,15 +25,20 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import ConfigError
+from hermes.domain.nesting import MAX_VALUES, more_values_than
 
 NO_AUTH = "INSECURE_NO_AUTH"
 """Instead of a secret: everybody who reaches the port is believed."""
 MAX_SIGNATURES = 16
+MAX_HEAD = 512
+"""Of a body, in which a time that was signed is looked for."""
 _WHSEC = "whsec_"
 _PLACES = re.compile(r"\{(\w+)\}")
 _MILLISECONDS = 10**11
 """From here on a time is not in seconds."""
 _SIGNED, _IN_BODY = "signature.", "body."
+_TIMED = re.compile(rb'(?:[^=&{"\[\s]*={0,2}[.:])?\d{9,14}[^=&\d]')
+"""How what is signed with a time begins, after an id or not; no JSON and no form begins so."""
 
 
 class SignatureScheme(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -266,12 +272,22 @@ def found(place: str, scheme: SignatureScheme, headers: Mapping[str, str], body:
     if not place.startswith(_IN_BODY):
         return headers.get(place, "") if place else ""
     try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+        value = read_json(body)
+    except ValueError:
         return ""
     for name in place.removeprefix(_IN_BODY).split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return str(value) if isinstance(value, str | int) else ""
+
+
+def read_json(body: bytes) -> Any:
+    """Return what a body says; `ValueError` if it is no JSON, or more than anybody sends."""
+    if more_values_than(MAX_VALUES, body):
+        raise ValueError("too many values")
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError("no JSON") from error
 
 
 def _genuine(
@@ -285,6 +301,8 @@ def _genuine(
         return False
     delivery_id = found(scheme.id, scheme, headers, body)
     if "{id}" in scheme.signed and not delivery_id:
+        return False
+    if "{timestamp}" not in scheme.signed and _TIMED.match(body, 0, MAX_HEAD):
         return False
     expected = _mac(scheme, secret, _message(scheme, time, delivery_id, body))
     given = carried.split(" ")

@@ -36,6 +36,7 @@ from hermes.entry.http.endpoint import (
 )
 from hermes.entry.http.errors import Problem, problem_of
 from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, presented_key
+from hermes.entry.http.names import check_names
 from hermes.entry.http.openapi import with_description
 from hermes.entry.http.request import (
     AsgiMessage,
@@ -52,6 +53,7 @@ from hermes.entry.http.request import (
     read_body,
     read_headers,
 )
+from hermes.entry.http.room import BodyRoom
 from hermes.entry.http.settings import HttpSettings
 from hermes.entry.http.sse import close, send_stream
 from hermes.entry.http.websocket import Socket, rejecting, request_head
@@ -136,6 +138,7 @@ class HttpApp:
         self._keys = keys
         self._guards = Guards(settings)
         self._failures = FailureLimit(settings.max_auth_failures, context.clock)
+        self.room = BodyRoom(settings.max_body_bytes)
         self._routes = RouteTable(with_description(endpoints))
         self._requests = context.metrics.counter(
             "hermes_http_requests_total", "Requests by route, method and status."
@@ -221,14 +224,11 @@ class HttpApp:
         query = route.query.decode(scope["query_string"])
         raw = b""
         if route.body.wanted:
-            raw = await read_body(
-                exchange.receive, heads, settings.max_body_bytes, settings.body_seconds
-            )
+            raw = await read_body(exchange.receive, heads, self.room, settings.body_seconds)
             if raw or not route.body.optional:
                 route.body.check_type(heads)
-        # What is large is read beside the loop, so that others are answered meanwhile.
-        decode = route.body.decode
-        body = decode(raw) if len(raw) < _LARGE else await asyncio.to_thread(decode, raw)
+        body = await _decoded(route, raw)
+        await check_names(headers, body, self._context.redact)
         return Call(
             context=self._context,
             caller=caller,
@@ -251,12 +251,14 @@ class HttpApp:
         async def answer(raw: bytes, connection: Connection) -> StreamAnswer:
             before = request_head(raw, endpoint.socket)
             try:
+                body = await _decoded(route, raw)
+                await check_names(headers, body, self._context.redact)
                 call = Call(
                     context=self._context,
                     caller=await self._let_in(endpoint, heads, exchange),
                     agent=exchange.agent,
                     path={},
-                    body=msgspec.structs.replace(route.body.decode(raw), stream=True),
+                    body=msgspec.structs.replace(body, stream=True),
                     query=None,
                     headers=headers,
                     fingerprint=_fingerprint(exchange.scope, raw),
@@ -271,7 +273,7 @@ class HttpApp:
             assert isinstance(answer, StreamAnswer)
             return answer
 
-        socket = Socket(exchange.receive, exchange.send, answer, self._context.redact)
+        socket = Socket(exchange.receive, exchange.send, answer, self._context.redact, self.room)
         exchange.started = True
         with suppress(asyncio.CancelledError):  # the task is the server's, which stops
             await socket.run(exchange.pairs({}), self._settings.socket_seconds)
@@ -332,6 +334,12 @@ class HttpApp:
 
     def _error(self, problem: Problem) -> bytes:
         return msgspec.json.encode(problem.body(self._context.redact(problem.message)))
+
+
+async def _decoded(route: EndpointRoute, raw: bytes) -> Any:
+    """Return what a body says; a large one is read beside the loop, so that others go on."""
+    decode = route.body.decode
+    return decode(raw) if len(raw) < _LARGE else await asyncio.to_thread(decode, raw)
 
 
 def _addressed(raw_path: bytes) -> tuple[str | None, bytes]:

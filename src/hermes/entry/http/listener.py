@@ -34,6 +34,7 @@ from hermes.entry.http.request import (
     read_body,
     read_headers,
 )
+from hermes.entry.http.room import BodyRoom
 from hermes.entry.http.settings import WebhookSettings
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def receiver_app(
     `find` names the handler of a request before its body is read; `refusal` answers what goes
     wrong (None: a bug).
     """
+    room = BodyRoom(max_body)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,7 +63,7 @@ def receiver_app(
         try:
             headers, heads = _headers(scope), read_headers(scope)
             handler = await find(scope, heads)
-            body = await read_body(receive, heads, max_body, _READ_SECONDS)
+            body = await read_body(receive, heads, room, _READ_SECONDS)
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             call = ListenerCall(
                 method=scope["method"],

@@ -15,9 +15,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct, inspect
 
-from hermes.domain.nesting import nested_too_deeply
+from hermes.domain.nesting import MAX_VALUES, more_values_than, nested_too_deeply
 from hermes.entry.http.endpoint import CallHeaders, Endpoint
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.room import BodyRoom
 
 Scope = MutableMapping[str, Any]
 AsgiMessage = MutableMapping[str, Any]
@@ -216,6 +217,9 @@ class BodyPlan:
             # Not every store can keep it, and no client means it.
             text = "The request is wrong: a text has a NUL character (\\u0000)."
             raise Problem(400, text, code="nul_character")
+        if more_values_than(MAX_VALUES, body):
+            text = f"The body has more than {MAX_VALUES:,} values."
+            raise Problem(400, text, code="too_many_values")
         try:
             value = self._decoder.decode(body if body or not self.optional else b"{}")
         except msgspec.ValidationError as error:
@@ -242,12 +246,12 @@ def _why(error: Exception, body: bytes) -> str:
     return f"a text has half a character (`{half[1].decode()}`, a surrogate without its partner)"
 
 
-async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float) -> bytes:
+async def read_body(receive: Receive, heads: Headers, room: BodyRoom, seconds: float) -> bytes:
     """Return the whole body; 413 as soon as it is known to be too large, 408 if it takes long."""
-    length = heads.get(b"content-length")
+    limit, length = room.each, heads.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length[:20]) > limit):
         raise _too_large(limit)
-    body = bytearray()
+    body, held = bytearray(), room.body()
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -257,6 +261,7 @@ async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float
                 part: bytes = message.get("body", b"")
                 if len(body) + len(part) > limit:
                     raise _too_large(limit)
+                held.grow(len(part))
                 if not message.get("more_body"):
                     return bytes(body) + part
                 body += part
@@ -264,6 +269,8 @@ async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float
         # What still comes would belong to a request that was answered.
         text = "The body did not come in time."
         raise Problem(408, text, code="request_timeout", headers={"connection": "close"}) from None
+    finally:
+        held.clear()
 
 
 def _takes_nothing(decoder: "msgspec.json.Decoder[Any]") -> bool:

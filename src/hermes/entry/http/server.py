@@ -11,7 +11,7 @@ import errno
 import re
 import socket
 from email.utils import formatdate
-from functools import cache
+from functools import partial
 from typing import Any, cast
 
 from httptools import HttpParserError
@@ -21,7 +21,7 @@ from uvicorn.server import Server
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.entry.http.request import AsgiApp
-from hermes.entry.http.websocket import STOPPING
+from hermes.entry.http.room import BodyRoom
 
 _UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
 """Within the head only: no line before it is empty."""
@@ -45,11 +45,11 @@ class HttpServer:
         *,
         grace_seconds: float = 5.0,
         port_key: str = _PORT_KEY,
-        max_message_bytes: int = 0,
+        messages: BodyRoom | None = None,
     ) -> None:
-        """Serve `app`; WebSockets only with a limit for their messages."""
+        """Serve `app`; WebSockets only with room for their messages."""
         self._app = app
-        self._max_message_bytes = max_message_bytes
+        self._messages = messages
         self._host = host
         self._port_key = port_key
         self.grace_seconds = grace_seconds
@@ -90,11 +90,12 @@ class HttpServer:
         """Take connections; whoever does not `run` ends it with `stop`."""
         if not self._sockets:
             await self.bind()
+        messages = self._messages
         config = Config(
             self._app,
             http=_BoundedProtocol,
-            ws=cast("Any", _patient_socket) if self._max_message_bytes else "none",
-            ws_max_size=self._max_message_bytes,
+            ws=cast("Any", partial(_socket, messages)) if messages else "none",
+            ws_max_size=messages.each if messages else 0,
             ws_per_message_deflate=False,
             lifespan="off",
             interface="asgi3",
@@ -188,28 +189,10 @@ class HttpServer:
         )
 
 
-def _patient_socket(**named: Any) -> asyncio.Protocol:
-    return _socket_class()(**named)
+def _socket(room: BodyRoom, **named: Any) -> asyncio.Protocol:
+    from hermes.entry.http.frames import BoundedSocket  # noqa: PLC0415 - few clients ask for one
 
-
-@cache
-def _socket_class() -> type[asyncio.Protocol]:
-    """Return uvicorn's WebSocket, with time to end what is under way when the server stops.
-
-    Loaded by the first client that asks for one: few do.
-    """
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415 - with use
-
-    class PatientSocket(WSProtocol):
-        def shutdown(self) -> None:
-            """Tell the application, which ends the connection."""
-            if self.handshake_complete and not self.close_sent:
-                self.stop_keepalive()
-                self.queue.put_nowait({"type": "websocket.disconnect", "code": STOPPING})
-            else:
-                super().shutdown()
-
-    return PatientSocket
+    return BoundedSocket(room, **named)
 
 
 class _HeldHead:

@@ -22,6 +22,7 @@ from hermes.domain.errors import HermesError
 from hermes.entry.http.endpoint import Connection, StreamAnswer
 from hermes.entry.http.errors import ErrorDetail, Problem, problem_of
 from hermes.entry.http.request import AsgiMessage, Receive, Send
+from hermes.entry.http.room import BodyRoom, HeldRoom
 from hermes.entry.http.sse import send_stream
 
 log = logging.getLogger(__name__)
@@ -66,13 +67,19 @@ class Socket:
     """One connection, from its handshake to its end."""
 
     def __init__(
-        self, receive: Receive, send: Send, answer: SocketAnswer, redact: Callable[[str], str]
+        self,
+        receive: Receive,
+        send: Send,
+        answer: SocketAnswer,
+        redact: Callable[[str], str],
+        room: BodyRoom,
     ) -> None:
         self._receive = receive
         self._asgi_send = send
         self._answer = answer
         self._redact = redact
-        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = room
+        self._waiting: asyncio.Queue[tuple[bytes, HeldRoom] | None] = asyncio.Queue()
         self._left = asyncio.Event()
         self.connection = Connection(gone=self._gone)
 
@@ -92,6 +99,9 @@ class Socket:
                 finally:
                     listening.cancel()
         finally:
+            while not self._waiting.empty():
+                if waited := self._waiting.get_nowait():
+                    waited[1].clear()
             await self.connection.forget()
             if not self._left.is_set():
                 await self._send({"type": "websocket.close", "code": 1000})
@@ -101,13 +111,15 @@ class Socket:
         while True:
             try:
                 async with asyncio.timeout_at(end):
-                    raw = await self._waiting.get()
+                    waited = await self._waiting.get()
             except TimeoutError:
                 text = "This connection is as old as one may be; open another one."
                 await self._refuse(Problem(400, text, code="websocket_connection_limit_reached"))
                 return
-            if raw is None:
+            if waited is None:
                 return
+            raw, held = waited
+            held.clear()
             await self._respond(raw)
 
     async def _respond(self, raw: bytes) -> None:
@@ -125,14 +137,22 @@ class Socket:
         while (message := await self._receive())["type"] == "websocket.receive":
             text = message.get("text")
             raw = text.encode() if text is not None else message.get("bytes") or b""
-            if self._waiting.qsize() < MAX_WAITING:
-                self._waiting.put_nowait(raw)
-            else:
-                text = f"{MAX_WAITING} requests wait already on this connection."
-                await self._refuse(Problem(429, text, code="too_many_runs"))
+            try:
+                self._enqueue(raw)
+            except Problem as problem:
+                await self._refuse(problem)
         if message.get("code") != STOPPING:
             self._left.set()
         self._waiting.put_nowait(None)
+
+    def _enqueue(self, raw: bytes) -> None:
+        """Let a request wait for its turn, if there is room for it."""
+        if self._waiting.qsize() >= MAX_WAITING:
+            text = f"{MAX_WAITING} requests wait already on this connection."
+            raise Problem(429, text, code="too_many_runs")
+        held = self._room.body()
+        held.grow(len(raw))
+        self._waiting.put_nowait((raw, held))
 
     async def _gone(self) -> AsgiMessage:
         await self._left.wait()

@@ -76,7 +76,8 @@ class Picker:
         elif key in ("pageup", "pagedown") and self.body:
             self._first += self._page if key == "pagedown" else -self._page
         elif self.typing is None and key in STEPS:
-            self.selected = (self.selected + STEPS[key]) % len(self.options)
+            # It stops at both ends: a key too many must not come round to what allows.
+            self.selected = min(max(self.selected + STEPS[key], 0), len(self.options) - 1)
         elif self.typing is None and key.isdecimal() and 1 <= int(key) <= len(self.options):
             self.selected = int(key) - 1
             if self.digits_choose:
