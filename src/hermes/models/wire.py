@@ -14,6 +14,7 @@ from msgspec import Struct
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import CallListener, FailureKind
 from hermes.domain.usage import Usage
+from hermes.models.bounds import CHARS
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -53,6 +54,9 @@ class Decoded(Struct, frozen=True, kw_only=True):
     logprobs: tuple[dict[str, Any], ...] = ()
 
 
+_MAX_MESSAGE = 2000
+
+
 class WireFault(Exception):
     def __init__(
         self,
@@ -64,6 +68,7 @@ class WireFault(Exception):
         code: str = "",
         connected: bool = True,
     ) -> None:
+        message = message[:_MAX_MESSAGE]
         super().__init__(message)
         self.message = message
         self.kind = kind
@@ -143,15 +148,24 @@ class OpenAIUsage(Struct):
         )
 
 
+_TEXT = (-1, "text")
+_REASONING = (-1, "reasoning")
+
+
 class Sink:
     """Passes deltas on to a listener and remembers whether it heard any.
 
-    Pieces of text between `gather` and `flush` are told as one.
+    Pieces of one kind between `gather` and `flush` are told as one.
     """
 
-    def __init__(self, listener: CallListener | None) -> None:
+    def __init__(self, listener: CallListener | None, *, logprobs: bool = False) -> None:
         self._listener = listener
         self._gathered: list[str] | None = None
+        self._kind: tuple[int, str] | None = None
+        """Of what is gathered: a call, its number and name; else one of those below."""
+        self._chars = 0
+        self.logprobs = logprobs
+        """Whether anybody asked how probable the tokens are."""
         self.heard = False
         self.final = False
         """Something was told that nobody can take back."""
@@ -161,26 +175,43 @@ class Sink:
 
     def flush(self) -> None:
         pieces, self._gathered = self._gathered, None
-        if pieces:
-            self.text("".join(pieces))
+        if pieces and self._kind is not None:
+            self._tell(self._kind, "".join(pieces))
 
     def text(self, text: str) -> None:
-        if self._gathered is not None:
-            self._gathered.append(text)
-            return
-        self.heard = True
-        if self._listener is not None:
-            self._listener.on_text(text)
+        self._take(_TEXT, text)
 
     def reasoning(self, text: str) -> None:
-        self.flush()
-        self.heard = True
-        if self._listener is not None:
-            self._listener.on_reasoning(text)
+        self._take(_REASONING, text)
 
     def call(self, number: int, name: str, arguments: str) -> None:
-        self.flush()
-        if self._listener is not None and self._listener.on_call(number, name, arguments):
+        self._take((number, name), arguments)
+
+    def count(self, chars: int) -> None:
+        """Count what is kept of an answer; `AnswerTooLarge` if it is too much."""
+        self._chars += chars
+        CHARS.hold(self._chars)
+
+    def _take(self, kind: tuple[int, str], piece: str) -> None:
+        self.count(len(piece))
+        if self._gathered is None:
+            self._tell(kind, piece)
+            return
+        if kind != self._kind:
+            self.flush()
+            self._gathered, self._kind = [], kind
+        self._gathered.append(piece)
+
+    def _tell(self, kind: tuple[int, str], piece: str) -> None:
+        if kind in (_TEXT, _REASONING):
+            self.heard = True
+        if self._listener is None:
+            return
+        if kind == _TEXT:
+            self._listener.on_text(piece)
+        elif kind == _REASONING:
+            self._listener.on_reasoning(piece)
+        elif self._listener.on_call(*kind, piece):
             self.final = True
 
     def notice(self, code: str, text: str) -> None:
@@ -189,6 +220,7 @@ class Sink:
 
     def restart(self) -> None:
         self._gathered = None
+        self._chars = 0
         if self.heard and self._listener is not None:
             self._listener.on_restart()
         self.heard = False

@@ -1,0 +1,58 @@
+"""Bounds of an answer: how much of one is taken, whoever sends it.
+
+What decodes an answer has the event loop to itself meanwhile, and what it keeps is kept several
+times over on the way to a person. So each part of the way counts what it takes, and an answer
+that goes beyond a bound has failed. Nobody means so much: it is not asked for again there.
+"""
+
+import re
+
+from msgspec import Struct
+
+
+class Bound(Struct, frozen=True):
+    most: int
+    said: str
+
+    def hold(self, count: int) -> None:
+        """Raise `AnswerTooLarge` if `count` is too much."""
+        if count > self.most:
+            raise AnswerTooLarge(f"it has more than {self.said}")
+
+
+class AnswerTooLarge(Exception):
+    """An answer has more in it than anybody means; the text says more of what."""
+
+
+BYTES = Bound(64 * 1024 * 1024, "64 MB")
+"""As they come, unpacked: around each token there are some 300 bytes that nobody keeps."""
+EVENT_BYTES = Bound(32 * 1024 * 1024, "32 MB in one event")
+CHARS = Bound(8_000_000, "8 million characters")
+"""Of text, reasoning and calls together."""
+CALLS = Bound(128, "128 tool calls")
+PARTS = Bound(10_000, "10,000 parts")
+"""Blocks, items or pieces of reasoning that belong together."""
+VALUES = Bound(500_000, "500,000 values")
+"""Numbers, texts and the like in the JSON of large events, and tokens with their probability."""
+
+REPAIRED_CHARS = 200_000
+"""So much of the broken calls of one answer is mended; the model is told of the others."""
+COMPARED_CHARS = 16_000_000
+"""So much is read to find out where calls without a number end."""
+NAME_CHARS = 200
+
+_FEW = 100
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+
+def values_of(data: bytes) -> int:
+    """Count the values in JSON, up to one too many; 0 if there are few."""
+    if data.count(b",") <= _FEW:
+        return 0
+    found = end = 0
+    for string in _STRINGS.finditer(data):
+        found += data.count(b",", end, string.start())
+        end = string.end()
+        if found > VALUES.most:
+            return found
+    return found + data.count(b",", end)
