@@ -27,7 +27,7 @@ class AnswerTooLarge(Exception):
 BYTES = Bound(64 * 1024 * 1024, "64 MB")
 """As they come, unpacked: around each token there are some 300 bytes that nobody keeps."""
 EVENT_BYTES = Bound(32 * 1024 * 1024, "32 MB in one event")
-CHARS = Bound(8_000_000, "8 million characters")
+CHARS = Bound(4_000_000, "4 million characters")
 """Of text, reasoning and calls together."""
 CALLS = Bound(128, "128 tool calls")
 PARTS = Bound(10_000, "10,000 parts")

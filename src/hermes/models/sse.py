@@ -36,16 +36,18 @@ class SseParser:
                 return []
             self._begun = True
             chunk = chunk.removeprefix(_BOM)
-        last = self._pieces[-1][-1:] if self._pieces else b""
-        if b"\n\n" not in last + chunk:
-            self._keep(chunk)
-            return []
-        buffer = b"".join([*self._pieces, chunk])
+        buffer = chunk
+        if self._pieces:
+            if b"\n\n" not in self._pieces[-1][-1:] + chunk:
+                self._keep(chunk)
+                return []
+            buffer = b"".join([*self._pieces, chunk])
+            self._pieces, self._size = [], 0
         if b"\n\n\n" in buffer:
             buffer = _BLANK_LINES.sub(b"\n\n", buffer)
         blocks = buffer.split(b"\n\n")
-        self._pieces, self._size = [], 0
-        self._keep(blocks.pop())
+        if rest := blocks.pop():
+            self._keep(rest)
         return self._events(blocks)
 
     def close(self) -> list[bytes]:

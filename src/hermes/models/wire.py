@@ -148,10 +148,6 @@ class OpenAIUsage(Struct):
         )
 
 
-_TEXT = (-1, "text")
-_REASONING = (-1, "reasoning")
-
-
 class Sink:
     """Passes deltas on to a listener and remembers whether it heard any.
 
@@ -161,8 +157,8 @@ class Sink:
     def __init__(self, listener: CallListener | None, *, logprobs: bool = False) -> None:
         self._listener = listener
         self._gathered: list[str] | None = None
-        self._kind: tuple[int, str] | None = None
-        """Of what is gathered: a call, its number and name; else one of those below."""
+        self._kind: tuple[Any, ...] | None = None
+        """What tells that which is gathered, and of which call it is."""
         self._chars = 0
         self.logprobs = logprobs
         """Whether anybody asked how probable the tokens are."""
@@ -176,43 +172,46 @@ class Sink:
     def flush(self) -> None:
         pieces, self._gathered = self._gathered, None
         if pieces and self._kind is not None:
-            self._tell(self._kind, "".join(pieces))
+            tell, *of = self._kind
+            tell(*of, "".join(pieces))
 
     def text(self, text: str) -> None:
-        self._take(_TEXT, text)
+        if self._gathered is not None:
+            self._gather((self.text,), text)
+            return
+        self.count(len(text))
+        self.heard = True
+        if self._listener is not None:
+            self._listener.on_text(text)
 
     def reasoning(self, text: str) -> None:
-        self._take(_REASONING, text)
+        if self._gathered is not None:
+            self._gather((self.reasoning,), text)
+            return
+        self.count(len(text))
+        self.heard = True
+        if self._listener is not None:
+            self._listener.on_reasoning(text)
 
     def call(self, number: int, name: str, arguments: str) -> None:
-        self._take((number, name), arguments)
+        if self._gathered is not None:
+            self._gather((self.call, number, name), arguments)
+            return
+        self.count(len(arguments))
+        if self._listener is not None and self._listener.on_call(number, name, arguments):
+            self.final = True
 
     def count(self, chars: int) -> None:
         """Count what is kept of an answer; `AnswerTooLarge` if it is too much."""
         self._chars += chars
-        CHARS.hold(self._chars)
+        if self._chars > CHARS.most:
+            CHARS.hold(self._chars)
 
-    def _take(self, kind: tuple[int, str], piece: str) -> None:
-        self.count(len(piece))
-        if self._gathered is None:
-            self._tell(kind, piece)
-            return
-        if kind != self._kind:
+    def _gather(self, kind: tuple[Any, ...], piece: str) -> None:
+        if kind != self._kind or self._gathered is None:
             self.flush()
             self._gathered, self._kind = [], kind
         self._gathered.append(piece)
-
-    def _tell(self, kind: tuple[int, str], piece: str) -> None:
-        if kind in (_TEXT, _REASONING):
-            self.heard = True
-        if self._listener is None:
-            return
-        if kind == _TEXT:
-            self._listener.on_text(piece)
-        elif kind == _REASONING:
-            self._listener.on_reasoning(piece)
-        elif self._listener.on_call(*kind, piece):
-            self.final = True
 
     def notice(self, code: str, text: str) -> None:
         if self._listener is not None:
