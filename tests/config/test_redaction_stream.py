@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.cpu import least_cpu
 from hermes.config.secrets import RedactedStream, Redactor, Secrets
 
 VALUES = {
@@ -46,7 +47,7 @@ def test_ordinary_text_is_never_held_up(text: str, cuts: list[int]) -> None:
     assert shown[-1] == ""
 
 
-@pytest.mark.parametrize("secret", [*VALUES.values(), SHAPED])
+@pytest.mark.parametrize("secret", [*VALUES.values(), SHAPED, BLOCK])
 def test_a_secret_that_comes_letter_by_letter_is_replaced(secret: str) -> None:
     stream = RedactedStream(REDACTOR)
     said = "It is " + secret + ", keep it."
@@ -62,6 +63,23 @@ def test_what_only_begins_like_a_secret_comes_out_after_all() -> None:
     assert stream.feed(" answer") == "correct answer"
     assert stream.feed(" corr") == " "
     assert stream.flush() == "corr"
+
+
+def test_a_key_that_never_ends_is_waited_for_at_the_price_of_its_length() -> None:
+    def show(size: int) -> None:
+        stream = RedactedStream(REDACTOR)
+        stream.feed(BLOCK[:32])
+        for _ in range(size):
+            stream.feed("a")
+
+    assert least_cpu(lambda: show(16_000)) < 24 * least_cpu(lambda: show(2000))
+
+
+def test_a_key_that_is_longer_than_any_comes_out_after_all() -> None:
+    stream, said = RedactedStream(REDACTOR), BLOCK[:32] + "a b" * 6000
+    shown = [stream.feed(letter) for letter in said]
+    assert "".join(shown[10:10_000]) == ""
+    assert "".join(shown) + stream.flush() == said
 
 
 def test_a_text_that_starts_over_forgets_what_waited() -> None:

@@ -166,3 +166,14 @@ async def test_a_call_that_is_nested_too_deeply_costs_neither_its_turn_nor_the_n
         assert "not a JSON object" in str(it.requests[1].body)
     assert (first.code, first.out.strip()) == (0, "ok"), first.err
     assert (second.code, second.out.strip()) == (0, "ok"), second.err
+
+
+async def test_a_reply_with_very_many_calls_fails_its_turn_and_says_why(tmp_path: Path) -> None:
+    calls = [Call(name="terminal", arguments={"command": "true"})] * 2000
+    async with FakeModelServer(Script(steps=[Step(calls=calls)])) as it:
+        hermes = Hermes(tmp_path, it.base_url)
+        first = await hermes.run("chat", "-q", "one")
+        explained(first, "more than 128 tool calls")
+        assert len(it.requests) == 1
+        second = await hermes.run("chat", "-c", "-q", "two")
+    assert (second.code, second.out.strip()) == (0, "ok"), second.err

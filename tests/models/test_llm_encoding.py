@@ -481,7 +481,7 @@ def test_the_name_of_a_schema_and_its_strictness_are_kept() -> None:
     assert text == {**schema, "type": "json_schema", "schema": {"type": "object"}}
 
 
-def test_the_probabilities_of_tokens_are_read() -> None:
+def test_the_probabilities_of_tokens_are_read_where_somebody_asked_for_them() -> None:
     token = {"token": "Yes", "logprob": -0.1, "bytes": None, "top_logprobs": []}
     choice = {"delta": {"content": "Yes"}, "logprobs": {"content": [token]}, "finish_reason": None}
     part = {"type": "output_text", "text": "Yes", "logprobs": [token]}
@@ -492,6 +492,7 @@ def test_the_probabilities_of_tokens_are_read() -> None:
         (ApiMode.RESPONSES, done),
     ]
     for mode, event in streams:
-        decoder = protocol_for(mode).decoder(Sink(None))
-        decoder.feed(json.dumps(event).encode())
-        assert decoder.finish().logprobs == (token,)
+        for asked, told in ((True, (token,)), (False, ())):
+            decoder = protocol_for(mode).decoder(Sink(None, logprobs=asked))
+            decoder.feed(json.dumps(event).encode())
+            assert decoder.finish().logprobs == told

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.sse import FrameTooLarge, SseParser
+from hermes.models.bounds import AnswerTooLarge, Bound
+from hermes.models.sse import SseParser
 
 
 def parse(*chunks: bytes) -> list[bytes]:
@@ -51,8 +52,8 @@ def test_a_last_event_without_its_blank_line_is_not_lost() -> None:
 
 
 def test_an_endless_event_is_refused() -> None:
-    parser = SseParser(max_event_bytes=100)
-    with pytest.raises(FrameTooLarge):
+    parser = SseParser(Bound(100, "100 bytes"))
+    with pytest.raises(AnswerTooLarge):
         parser.feed(b"data: " + b"x" * 200)
 
 

@@ -8,6 +8,7 @@ the history is in call order. One call's failure never touches another.
 import asyncio
 import logging
 import posixpath
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ from hermes.domain.turn import Turn
 from hermes.domain.wording import one_line
 
 _ELSEWHERE = frozenset({"..", "~", "~/"})
+_MAX_PATHS = 256
+"""A call that writes more runs alone."""
 
 
 class _Footprint(Struct, frozen=True):
@@ -54,14 +57,14 @@ def segments(
     as text (absolute with relative, `~`, `..`) count as overlapping.
     """
     result: list[list[ToolCall]] = []
-    current: list[_Footprint] = []
+    running = _Running()
     for call in calls:
         footprint = _footprint(call, spec(call.name), resolve)
-        if not current or any(_ordered(earlier, footprint) for earlier in current):
+        if not result or running.delays(footprint):
             result.append([])
-            current = []
+            running = _Running()
         result[-1].append(call)
-        current.append(footprint)
+        running.add(footprint)
     return result
 
 
@@ -72,8 +75,10 @@ def _footprint(call: ToolCall, spec: ToolSpec | None, resolve: Callable[[str], s
         return _Footprint(alone=True)
     arguments = parse_object(call.arguments) or {}
     if spec.parallel is Parallel.BY_PATH and spec.intent is not None:
-        written = tuple(resolve(path) for path in spec.intent(arguments).writes if path)
-        return _Footprint(alone=not written, writes=True, paths=written)
+        named = [path for path in spec.intent(arguments).writes if path]
+        written = tuple(map(resolve, named[:_MAX_PATHS]))
+        alone = not written or len(named) > _MAX_PATHS
+        return _Footprint(alone=alone, writes=True, paths=written)
     given = [arguments.get(field) for field in spec.path_fields]
     paths = tuple(resolve(path) for path in given if isinstance(path, str) and path)
     if spec.parallel is Parallel.ALWAYS:
@@ -82,21 +87,66 @@ def _footprint(call: ToolCall, spec: ToolSpec | None, resolve: Callable[[str], s
     return _Footprint(alone=len(paths) < len(given) or not paths, writes=True, paths=paths)
 
 
-def _ordered(first: _Footprint, second: _Footprint) -> bool:
-    if first.alone or second.alone:
-        return True
-    if not (first.writes or second.writes):
-        return False
-    return any(_overlap(a, b) for a in first.paths for b in second.paths)
+class _Running:
+    """What the calls of a run touch together, so that one more is compared with all at once."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._alone = False
+        self._touched = _Paths()
+        self._written = _Paths()
+
+    def add(self, footprint: _Footprint) -> None:
+        self._calls += 1
+        self._alone = self._alone or footprint.alone
+        self._touched.add(footprint.paths)
+        if footprint.writes:
+            self._written.add(footprint.paths)
+
+    def delays(self, footprint: _Footprint) -> bool:
+        """Tell whether a call has to wait for those before it."""
+        if self._alone or footprint.alone:
+            return self._calls > 0
+        before = self._touched if footprint.writes else self._written
+        return before.meet(footprint.paths)
 
 
-def _overlap(a: str, b: str) -> bool:
-    if a.startswith("/") != b.startswith("/") or a[:2] in _ELSEWHERE or b[:2] in _ELSEWHERE:
-        return True
-    if "." in (a, b):
-        return True
-    a, b = a.rstrip("/"), b.rstrip("/")
-    return a == b or a.startswith(b + "/") or b.startswith(a + "/")
+class _Paths:
+    """Paths that are compared with others: none that is below another one of them is kept."""
+
+    def __init__(self) -> None:
+        self._tops: list[str] = []
+        """In order, each with a slash at its end."""
+        self._kinds: set[bool] = set()
+
+    def meet(self, paths: tuple[str, ...]) -> bool:
+        return bool(self._kinds) and any(map(self._meets, paths))
+
+    def add(self, paths: tuple[str, ...]) -> None:
+        for path in paths:
+            self._kinds |= _kinds(path)
+            top = path.rstrip("/") + "/"
+            at = end = bisect_left(self._tops, top)
+            while end < len(self._tops) and self._tops[end].startswith(top):
+                end += 1
+            if not (at and top.startswith(self._tops[at - 1])):
+                self._tops[at:end] = [top]
+
+    def _meets(self, path: str) -> bool:
+        if len(self._kinds | _kinds(path)) > 1:
+            return True
+        top = path.rstrip("/") + "/"
+        at = bisect_left(self._tops, top)
+        below = self._tops[at : at + 1]
+        return any(each.startswith(top) for each in below) or bool(
+            at and top.startswith(self._tops[at - 1])
+        )
+
+
+def _kinds(path: str) -> set[bool]:
+    """Return whether `path` is absolute; both if that cannot be told."""
+    unclear = path == "." or path[:2] in _ELSEWHERE
+    return {True, False} if unclear else {path.startswith("/")}
 
 
 log = logging.getLogger(__name__)

@@ -386,6 +386,8 @@ LONGEST_BLOCK = 16_384
 LOOK_BACK = 32
 KEY_BLOCK = "-----BEGIN"
 _BLOCK_END = re.compile(r"-----END [A-Z ]*-----")
+_BLOCK_EDGE = re.compile(f"{KEY_BLOCK}|{_BLOCK_END.pattern}")
+_LONGEST_EDGE = 80
 _WORD = string.ascii_letters + string.digits + "._~+/=:-"
 
 
@@ -403,8 +405,21 @@ class RedactedStream:
         self._held = ""
         self._in_word = False
         """Whether it is a word in the shape of a credential, whose end has to come first."""
+        self._block: list[str] = []
+        """What came of a key that is open, after what is held."""
+        self._block_left = 0
+        """How much of it is waited for at most."""
+        self._block_tail = ""
 
     def feed(self, piece: str) -> str:
+        if self._block_left:
+            tail = self._block_tail + piece
+            if len(piece) >= self._block_left or _BLOCK_EDGE.search(tail):
+                return self._take(self._all_held() + piece, end=False)
+            self._block.append(piece)
+            self._block_left -= len(piece)
+            self._block_tail = tail[-_LONGEST_EDGE:]
+            return ""
         goes_on = self._in_word and not piece.strip(_WORD)
         if goes_on and len(self._held) + len(piece) <= LONGEST_WORD:
             self._held += piece
@@ -412,13 +427,21 @@ class RedactedStream:
         return self._take(self._held + piece, end=False)
 
     def flush(self) -> str:
-        shown = self._take(self._held, end=True) if self._held else ""
+        held = self._all_held()
+        shown = self._take(held, end=True) if held else ""
         self.clear()
         return shown
 
     def clear(self) -> None:
+        self._all_held()
         self._shown = self._held = ""
         self._in_word = False
+
+    def _all_held(self) -> str:
+        held = "".join((self._held, *self._block))
+        self._block.clear()
+        self._block_left, self._block_tail = 0, ""
+        return held
 
     def _take(self, new: str, *, end: bool) -> str:
         text, begin = self._shown + new, len(self._shown)
@@ -437,6 +460,10 @@ class RedactedStream:
         self._shown, self._held = text[max(0, cut - LOOK_BACK) : cut], text[cut:]
         word = bool(self._held) and not self._held.strip(_WORD)
         self._in_word = word and self._redactor.hints_at_one(self._held)
+        block = None if end else _open_block(text)
+        if block is not None and self._held:
+            self._block_left = LONGEST_BLOCK - (len(text) - block) + 1
+            self._block_tail = text[block + 1 :][-_LONGEST_EDGE:]
         return "".join(shown)
 
     def _suspicious(self, text: str) -> bool:
@@ -459,8 +486,8 @@ class RedactedStream:
 
     def _shape_start(self, text: str) -> int:
         """Return where an unfinished word in the shape of a credential begins."""
-        block = text.rfind(KEY_BLOCK) if KEY_BLOCK in text else len(text) + 1
-        if 0 <= len(text) - block <= LONGEST_BLOCK and not _BLOCK_END.search(text, block):
+        block = _open_block(text)
+        if block is not None:
             return block
         start = len(text.rstrip(_WORD))
         before = text[:start].rstrip()
@@ -469,3 +496,11 @@ class RedactedStream:
         word = text[start:]
         held = len(word) <= LONGEST_WORD and self._redactor.hints_at_one(word)
         return start if held else len(text)
+
+
+def _open_block(text: str) -> int | None:
+    """Return where a private key begins whose end has not come, if it may still come."""
+    block = text.rfind(KEY_BLOCK)
+    if block < 0 or len(text) - block > LONGEST_BLOCK or _BLOCK_END.search(text, block):
+        return None
+    return block

@@ -18,15 +18,18 @@ _SQUARE = bytes.maketrans(b"{}", b"[]")
 
 def more_values_than(most: int, text: bytes) -> bool:
     """Tell whether JSON, or what should be, has more lists, objects and commas outside of texts."""
-    if _opened(text, 0, len(text)) <= most:
-        return False
+    return _opened(text, 0, len(text)) > most and values_in(text, most) > most
+
+
+def values_in(text: bytes, most: int) -> int:
+    """Count them, up to more than `most`."""
     found = end = 0
     for texts, string in enumerate(_STRINGS.finditer(text)):
         found += _opened(text, end, string.start())
         end = string.end()
         if found > most or texts > 2 * most:  # a value is two texts at most: its name and itself
-            return True
-    return found + _opened(text, end, len(text)) > most
+            return most + 1
+    return found + _opened(text, end, len(text))
 
 
 def _opened(text: bytes, start: int, end: int) -> int:

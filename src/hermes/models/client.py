@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import ConfigError
-from hermes.domain.messages import FinishReason
+from hermes.domain.messages import AssistantMessage, FinishReason
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.model import (
     CallListener,
@@ -34,6 +34,7 @@ from hermes.domain.ports.model import (
     ModelRequest,
     Withheld,
 )
+from hermes.models.bounds import CHARS, AnswerTooLarge
 from hermes.models.catalog import cost
 from hermes.models.credentials import CredentialPool, ProviderKey
 from hermes.models.encode_common import LoweredCache, without
@@ -76,6 +77,7 @@ _THIS_REQUEST = frozenset(
         FailureKind.REASONING_REJECTED,
         FailureKind.MALFORMED,
         FailureKind.EMPTY,
+        FailureKind.OVERSIZED,
     }
 )
 """Kinds that say nothing about the next request."""
@@ -204,7 +206,7 @@ class TurnModel:
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
         client, rests = self._client, self._client.rests
-        sink = Sink(listener)
+        sink = Sink(listener, logprobs=bool(request.logprobs))
         failures: list[ModelFailure] = []
         # The one in use first, those that rest last.
         order = sorted(
@@ -282,11 +284,14 @@ class _RouteCall:
         timeouts = route.timeouts
         if self._probe:
             timeouts = replace(timeouts, first_byte=min(timeouts.first_byte, _PROBE_SECONDS))
-        await self._client.transport.exchange(
-            call, decoder, timeouts, self._still_waiting, route.notice, self._sink
-        )
-        decoded = decoder.finish()
-        _check(decoded)
+        try:
+            await self._client.transport.exchange(
+                call, decoder, timeouts, self._still_waiting, route.notice, self._sink
+            )
+            decoded = decoder.finish()
+            _check(decoded)
+        except AnswerTooLarge as error:
+            raise WireFault(str(error), kind=FailureKind.OVERSIZED) from error
         return decoded
 
     def _still_waiting(self, seconds: float) -> None:
@@ -411,12 +416,20 @@ def _check(decoded: Decoded) -> None:
     message = decoded.message
     if not decoded.complete:
         raise WireFault("the answer was cut off before its end", kind=FailureKind.MALFORMED)
+    _measure(message)
     if message.text.strip() or message.tool_calls or message.finish is FinishReason.LENGTH:
         return
     if message.finish is FinishReason.CONTENT_FILTER:
         text = "the answer was withheld"
         raise WireFault(text, kind=FailureKind.POLICY, code=Withheld.code)
     raise WireFault("", kind=FailureKind.EMPTY)
+
+
+def _measure(message: AssistantMessage) -> None:
+    """Bound what came in one piece, too."""
+    thought = message.reasoning.text if message.reasoning is not None else ""
+    calls = sum(len(call.id) + len(call.arguments) for call in message.tool_calls)
+    CHARS.hold(len(message.text) + len(thought) + calls)
 
 
 def _summary(failures: list[ModelFailure]) -> ModelFailure:

@@ -18,58 +18,66 @@ import msgspec
 from hermes.domain.ids import new_call_id
 from hermes.domain.messages import ToolCall
 from hermes.domain.nesting import nested_too_deeply
+from hermes.models.bounds import CALLS, COMPARED_CHARS, NAME_CHARS, REPAIRED_CHARS
 
-_MAX_REPAIR_CHARS = 200_000
 _KEPT_CHARS = 2000
-_FENCE = re.compile(r"^\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*$", re.DOTALL)
+_FENCE = "```"
+_LANGUAGE = re.compile(r"[a-zA-Z]*")
 _LITERALS = {"True": "true", "False": "false", "None": "null"}
 _WORD = re.compile(r"[A-Za-z_]+")
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def repair_calls(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """Return the calls with JSON arguments where possible and ids that are unique."""
+    """Return the calls with ids that are unique, and JSON objects as arguments where possible."""
     seen: set[str] = set()
     repaired: list[ToolCall] = []
+    left = REPAIRED_CHARS
     for call in calls:
         call_id = call.id if call.id and call.id not in seen else new_call_id()
         seen.add(call_id)
-        arguments = repair_arguments(call.arguments)
-        repaired.append(ToolCall(id=call_id, name=call.name.strip(), arguments=arguments))
+        arguments = call.arguments
+        if not _is_object(arguments) and len(arguments) <= left:
+            left -= len(arguments)
+            arguments = _repaired(arguments)
+        repaired.append(ToolCall(id=call_id, name=call.name.strip(), arguments=_shallow(arguments)))
     return tuple(repaired)
 
 
-def repair_arguments(text: str) -> str:
-    """Return a JSON object if `text` is one or can be mended into one, else `text`.
+def _shallow(text: str) -> str:
+    """Return `text`, or if that would break whoever reads the history its beginning, as a string.
 
-    What is nested too deeply would break whoever reads the history: its beginning, as a string.
+    That is what is nested too deeply.
     """
-    found = _repaired(text)
-    if nested_too_deeply(found.encode("utf-8", "replace")):
-        return msgspec.json.encode(found[:_KEPT_CHARS].encode("utf-8", "replace").decode()).decode()
-    return found
+    if nested_too_deeply(text.encode("utf-8", "replace")):
+        return msgspec.json.encode(text[:_KEPT_CHARS].encode("utf-8", "replace").decode()).decode()
+    return text
 
 
 def _repaired(text: str) -> str:
-    if _is_object(text):
-        return text
     stripped = text.strip()
     if stripped in {"", "null", "None", '""'}:
         return "{}"
-    if len(text) > _MAX_REPAIR_CHARS:
-        return text
-    fenced = _FENCE.match(stripped)
-    candidate = fenced.group(1) if fenced else stripped
+    candidate = _unfenced(stripped)
     for attempt in (candidate, _inner_string(candidate), _mended(candidate)):
         if attempt and _is_object(attempt):
             return attempt
     return text
 
 
+def _unfenced(text: str) -> str:
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    inner = text.removeprefix(_FENCE).removesuffix(_FENCE)
+    return _LANGUAGE.sub("", inner, count=1).strip()
+
+
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        _object.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
+    return True
 
 
 def _inner_string(text: str) -> str:
@@ -156,20 +164,14 @@ def _mended(text: str) -> str:
 
 
 class _Slot:
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "id", "index", "name", "number")
 
-    def __init__(self, index: int | None) -> None:
+    def __init__(self, index: int | None, number: int) -> None:
         self.index = index
+        self.number = number
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
-
-    def complete(self) -> bool:
-        try:
-            msgspec.json.decode("".join(self.arguments), type=msgspec.Raw)
-        except (msgspec.MsgspecError, RecursionError):
-            return False
-        return True
 
 
 class CallAssembler:
@@ -178,20 +180,27 @@ class CallAssembler:
     def __init__(self, tell: Callable[[int, str, str], None] = lambda *_: None) -> None:
         """`tell` hears of arguments as they come: which call, its name, the piece."""
         self._slots: list[_Slot] = []
+        self._newest: dict[int | None, _Slot] = {}
+        self._by_id: dict[tuple[int | None, str], _Slot] = {}
+        self._compared = 0
         self._tell = tell
 
     def add(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
         slot = self._find(index, call_id, name)
         if slot is None:
-            slot = _Slot(index)
+            slot = _Slot(index, len(self._slots))
             self._slots.append(slot)
+            CALLS.hold(len(self._slots))
+            self._newest[index] = slot
         if call_id and not slot.id:
             slot.id = call_id
+            self._by_id.setdefault((slot.index, call_id), slot)
+            self._by_id.setdefault((None, call_id), slot)
         if name and name != slot.name:
-            slot.name += name
+            slot.name = (slot.name + name)[:NAME_CHARS]
         if arguments:
             slot.arguments.append(arguments)
-            self._tell(self._slots.index(slot), slot.name, arguments)
+            self._tell(slot.number, slot.name, arguments)
 
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(
@@ -203,20 +212,32 @@ class CallAssembler:
     def _find(self, index: int | None, call_id: str, name: str) -> _Slot | None:
         if index is None:
             return self._find_unnumbered(call_id, name)
-        slot = next((s for s in reversed(self._slots) if s.index == index), None)
+        slot = self._newest.get(index)
         if slot is None:
             return None
         if call_id and slot.id and call_id != slot.id:
-            return next((s for s in self._slots if s.id == call_id and s.index == index), None)
-        if not call_id and name and slot.arguments and slot.complete():
+            return self._by_id.get((index, call_id))
+        if not call_id and name and slot.arguments and self._complete(slot):
             return None
         return slot
 
     def _find_unnumbered(self, call_id: str, name: str) -> _Slot | None:
         last = self._slots[-1] if self._slots else None
         if call_id:
-            return next((s for s in self._slots if s.id == call_id), None)
+            return self._by_id.get((None, call_id))
         if last is None or not name:
             return last
-        same = last.name == name and not last.complete()
+        same = last.name == name and not self._complete(last)
         return last if same else None
+
+    def _complete(self, slot: _Slot) -> bool:
+        """Tell whether the arguments so far are JSON; no, once very much was read to find out."""
+        if self._compared > COMPARED_CHARS:
+            return False
+        slot.arguments = ["".join(slot.arguments)]
+        self._compared += len(slot.arguments[0])
+        try:
+            msgspec.json.decode(slot.arguments[0], type=msgspec.Raw)
+        except (msgspec.MsgspecError, RecursionError):
+            return False
+        return True

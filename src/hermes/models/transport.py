@@ -18,10 +18,12 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from hermes.domain.nesting import values_in
 from hermes.domain.ports.model import FailureKind
 from hermes.domain.settings.models import ModelTimeouts
 from hermes.domain.wording import one_line
-from hermes.models.sse import FrameTooLarge, SseParser
+from hermes.models.bounds import BYTES, VALUES
+from hermes.models.sse import SseParser
 from hermes.models.wire import Decoder, Sink, WireCall, WireFault
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
     from hermes.models.http1 import ConnectionPool, Receiver
 
 
-_MAX_DOCUMENT = 64 * 1024 * 1024
+_UNPACKED_AT_ONCE = 64 * 1024
 _MAX_SMALL_DOCUMENT = 1024 * 1024
 _MAX_ERROR_BODY = 16 * 1024
 _MAX_ERROR_TEXT = 600
 _DRAIN_SECONDS = 0.25
+_FEW = 100
+"""Values of an event that are not counted."""
 Waiting = Callable[[float], None]
 ProxyOf = Callable[[str], str | None]
 """Address -> the proxy to go through; None for directly."""
@@ -72,13 +76,12 @@ class Transport:
             async with asyncio.timeout_at(patience.first_deadline()) as scope:
                 patience.watch(scope)
                 await self._send("POST", whole, receiver, timeouts.connect)
+                await receiver.unpack()
                 receiver.end()
         except TimeoutError as error:
             if decoder.done:
                 return
             raise WireFault(patience.complaint(), kind=FailureKind.TIMEOUT) from error
-        except FrameTooLarge as error:
-            raise WireFault("One event is too large.", kind=FailureKind.MALFORMED) from error
         except (msgspec.MsgspecError, RecursionError) as error:
             raise WireFault(str(error), kind=FailureKind.MALFORMED) from error
         except (
@@ -199,10 +202,12 @@ class _Answer:
         self._parser = SseParser()
         self._document: list[bytes] | None = None
         """Its pieces, where the answer is one document, or an error."""
-        self._size = 0
+        self._size = self._values = 0
         self._sniffing = False
         self._packed: Any = None
         """Unpacks what a server compresses although nobody asked for that."""
+        self._folded = b""
+        """What is not unpacked yet."""
 
     def head(self, status: int, headers: dict[str, str]) -> None:
         self._status, self._headers = status, headers
@@ -215,9 +220,25 @@ class _Answer:
 
     def body(self, chunk: bytes, *, gathered: bool = False) -> None:
         if self._packed is not None:
-            chunk = self._packed.decompress(chunk, _MAX_DOCUMENT)
-            if self._packed.unconsumed_tail:
-                raise FrameTooLarge
+            self._folded += chunk
+            chunk = self._next_unpacked()
+        self._take(chunk, gathered=gathered)
+
+    async def unpack(self) -> None:
+        """Take what is left, and let others have their turn in between."""
+        while self._folded and not self._decoder.done:
+            self._take(self._next_unpacked(), gathered=True)
+            await asyncio.sleep(0)
+
+    def _next_unpacked(self) -> bytes:
+        """Return the next part: little bytes may hold very much."""
+        part: bytes = self._packed.decompress(self._folded, _UNPACKED_AT_ONCE)
+        self._folded = self._packed.unconsumed_tail
+        return part
+
+    def _take(self, chunk: bytes, *, gathered: bool) -> None:
+        self._size += len(chunk)
+        BYTES.hold(self._size + len(self._folded))
         if self._sniffing and self._document is None and chunk.strip():
             self._sniffing = False
             if chunk.lstrip().startswith(b"{"):
@@ -232,6 +253,7 @@ class _Answer:
         try:
             for data in self._parser.feed(chunk):
                 if not decoder.done:  # what follows the end is not a part of the answer
+                    self._measure(data)
                     decoder.feed(data)
         finally:
             self._sink.flush()
@@ -240,25 +262,29 @@ class _Answer:
 
     def _add(self, document: list[bytes], chunk: bytes) -> None:
         document.append(chunk)
-        self._size += len(chunk)
         if self._status >= 300:
             if self._size >= _MAX_ERROR_BODY:
                 self.end()
             return
         self._patience.arrived()
-        if self._size > _MAX_DOCUMENT:
-            raise FrameTooLarge
+
+    def _measure(self, data: bytes) -> None:
+        if data.count(b",") > _FEW:
+            self._values += values_in(data, VALUES.most)
+        VALUES.hold(self._values)
 
     def end(self) -> None:
         """Take it that nothing more comes."""
         if self._document is None:
             for data in self._parser.close():
+                self._measure(data)
                 with suppress(msgspec.MsgspecError):  # cut off within its last event
                     self._decoder.feed(data)
             return
         whole = b"".join(self._document)
         if self._status >= 300:
             raise _http_fault(self._status, self._headers, whole)
+        self._measure(whole)
         self._decoder.feed_document(whole)
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import CallListener, FailureKind
 from hermes.domain.usage import Usage
+from hermes.models.bounds import CHARS
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -53,6 +54,9 @@ class Decoded(Struct, frozen=True, kw_only=True):
     logprobs: tuple[dict[str, Any], ...] = ()
 
 
+_MAX_MESSAGE = 2000
+
+
 class WireFault(Exception):
     def __init__(
         self,
@@ -64,6 +68,7 @@ class WireFault(Exception):
         code: str = "",
         connected: bool = True,
     ) -> None:
+        message = message[:_MAX_MESSAGE]
         super().__init__(message)
         self.message = message
         self.kind = kind
@@ -146,12 +151,17 @@ class OpenAIUsage(Struct):
 class Sink:
     """Passes deltas on to a listener and remembers whether it heard any.
 
-    Pieces of text between `gather` and `flush` are told as one.
+    Pieces of one kind between `gather` and `flush` are told as one.
     """
 
-    def __init__(self, listener: CallListener | None) -> None:
+    def __init__(self, listener: CallListener | None, *, logprobs: bool = False) -> None:
         self._listener = listener
         self._gathered: list[str] | None = None
+        self._kind: tuple[Any, ...] | None = None
+        """What tells that which is gathered, and of which call it is."""
+        self._chars = 0
+        self.logprobs = logprobs
+        """Whether anybody asked how probable the tokens are."""
         self.heard = False
         self.final = False
         """Something was told that nobody can take back."""
@@ -161,27 +171,47 @@ class Sink:
 
     def flush(self) -> None:
         pieces, self._gathered = self._gathered, None
-        if pieces:
-            self.text("".join(pieces))
+        if pieces and self._kind is not None:
+            tell, *of = self._kind
+            tell(*of, "".join(pieces))
 
     def text(self, text: str) -> None:
         if self._gathered is not None:
-            self._gathered.append(text)
+            self._gather((self.text,), text)
             return
+        self.count(len(text))
         self.heard = True
         if self._listener is not None:
             self._listener.on_text(text)
 
     def reasoning(self, text: str) -> None:
-        self.flush()
+        if self._gathered is not None:
+            self._gather((self.reasoning,), text)
+            return
+        self.count(len(text))
         self.heard = True
         if self._listener is not None:
             self._listener.on_reasoning(text)
 
     def call(self, number: int, name: str, arguments: str) -> None:
-        self.flush()
+        if self._gathered is not None:
+            self._gather((self.call, number, name), arguments)
+            return
+        self.count(len(arguments))
         if self._listener is not None and self._listener.on_call(number, name, arguments):
             self.final = True
+
+    def count(self, chars: int) -> None:
+        """Count what is kept of an answer; `AnswerTooLarge` if it is too much."""
+        self._chars += chars
+        if self._chars > CHARS.most:
+            CHARS.hold(self._chars)
+
+    def _gather(self, kind: tuple[Any, ...], piece: str) -> None:
+        if kind != self._kind or self._gathered is None:
+            self.flush()
+            self._gathered, self._kind = [], kind
+        self._gathered.append(piece)
 
     def notice(self, code: str, text: str) -> None:
         if self._listener is not None:
@@ -189,6 +219,7 @@ class Sink:
 
     def restart(self) -> None:
         self._gathered = None
+        self._chars = 0
         if self.heard and self._listener is not None:
             self._listener.on_restart()
         self.heard = False

@@ -4,6 +4,7 @@ import posixpath
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.cpu import least_cpu
 from hermes.agent.executor import segments
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import ToolCall
@@ -102,3 +103,21 @@ def test_paths_that_cannot_be_compared_count_as_the_same() -> None:
     for other in ("/work/a", "~/a", "../x/a"):
         parts = segments([call("write_file", "a"), call("write_file", other)], TOOLS.spec)
         assert len(parts) == 2
+
+
+def test_a_call_is_compared_with_all_before_it_at_once() -> None:
+    def cut(size: int) -> None:
+        parts = segments([call("write_file", f"d{n}/f") for n in range(size)], TOOLS.spec, absolute)
+        assert len(parts) == 1
+
+    assert least_cpu(lambda: cut(2400)) < 24 * least_cpu(lambda: cut(300))
+
+
+def test_a_patch_of_very_many_files_is_alone() -> None:
+    text = "".join(f"*** Delete File: f{n}\n" for n in range(300))
+    many = ToolCall(id="p", name="patch", arguments=json.dumps({"mode": "patch", "patch": text}))
+    assert names(call("write_file", "a"), many, call("write_file", "b")) == [
+        ["write_file"],
+        ["patch"],
+        ["write_file"],
+    ]

@@ -112,6 +112,8 @@ class FailureKind(StrEnum):
     """The provider refuses reasoning blocks that it signed earlier."""
     MALFORMED = "malformed_reply"
     EMPTY = "empty_reply"
+    OVERSIZED = "oversized_reply"
+    """More than anybody means to say; the same question would be answered so again."""
     UNKNOWN = "unknown"
 
 

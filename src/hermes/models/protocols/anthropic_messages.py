@@ -29,6 +29,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.domain.usage import Usage
+from hermes.models.bounds import CALLS, PARTS
 from hermes.models.encode_common import (
     MARKED,
     LoweredCache,
@@ -315,18 +316,21 @@ _message_decoder = msgspec.json.Decoder(_Message, strict=False)
 
 
 class _Block:
-    __slots__ = ("head", "pieces", "signature")
+    __slots__ = ("head", "number", "pieces", "signature")
 
-    def __init__(self, head: dict[str, Any]) -> None:
+    def __init__(self, head: dict[str, Any], number: int) -> None:
         self.head = head
+        self.number = number
+        """Of a call: how many there were before it."""
         self.pieces: list[str] = []
-        self.signature = ""
+        self.signature: list[str] = []
 
 
 class MessagesDecoder:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._blocks: dict[int, _Block] = {}
+        self._called = 0
         self._model = ""
         self._stop: str | None = None
         self._usage = _Usage()
@@ -381,7 +385,7 @@ class MessagesDecoder:
 
     def _begin(self, index: int, head: dict[str, Any]) -> None:
         head.setdefault("type", "text")
-        self._blocks[index] = _Block(head)
+        self._add(index, head)
         if head["type"] == "text" and head.get("text"):
             self._sink.text(head["text"])
         elif head["type"] == "thinking" and head.get("thinking"):
@@ -391,7 +395,7 @@ class MessagesDecoder:
         block = self._blocks.get(index)
         if block is None:
             kind = {"thinking_delta": "thinking", "input_json_delta": "tool_use"}
-            block = self._blocks[index] = _Block({"type": kind.get(delta.type, "text")})
+            block = self._add(index, {"type": kind.get(delta.type, "text")})
         if delta.text:
             block.pieces.append(delta.text)
             self._sink.text(delta.text)
@@ -400,10 +404,18 @@ class MessagesDecoder:
             self._sink.reasoning(delta.thinking)
         elif delta.partial_json:
             block.pieces.append(delta.partial_json)
-            made = [each for each in self._blocks.values() if each.head["type"] == "tool_use"]
-            self._sink.call(made.index(block), block.head.get("name") or "", delta.partial_json)
+            self._sink.call(block.number, block.head.get("name") or "", delta.partial_json)
         elif delta.signature:
-            block.signature += delta.signature
+            block.signature.append(delta.signature)
+            self._sink.count(len(delta.signature))
+
+    def _add(self, index: int, head: dict[str, Any]) -> _Block:
+        block = self._blocks[index] = _Block(head, self._called)
+        PARTS.hold(len(self._blocks))
+        if head["type"] == "tool_use":
+            self._called += 1
+            CALLS.hold(self._called)
+        return block
 
     def _count(self, usage: _Usage | None) -> None:
         if usage is None:
@@ -448,7 +460,7 @@ def _reasoning(blocks: list[_Block]) -> Reasoning | None:
             details.append({"type": "redacted_thinking", "data": block.head.get("data", "")})
         elif block.head["type"] == "thinking":
             thought = str(block.head.get("thinking") or "") + "".join(block.pieces)
-            signature = str(block.head.get("signature") or "") + block.signature
+            signature = str(block.head.get("signature") or "") + "".join(block.signature)
             texts.append(thought)
             if signature:
                 details.append({"type": "thinking", "thinking": thought, "signature": signature})

@@ -5,6 +5,7 @@ tools return follow their batch of results in a user message, because tool
 messages take text only.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import FailureKind, ModelRequest
 from hermes.domain.tools import ToolSpec
+from hermes.models.bounds import PARTS, VALUES
 from hermes.models.encode_common import (
     MARKED,
     LoweredCache,
@@ -319,7 +321,7 @@ class ChatDecoder:
         self._split = ThinkSplitter(sink.text, sink.reasoning)
         self._calls = CallAssembler(sink.call)
         self._reasoning: list[str] = []
-        self._details: list[dict[str, Any]] = []
+        self._details = _Details(sink.count)
         self._finish: str | None = None
         self._logprobs: list[dict[str, Any]] = []
         self._usage: OpenAIUsage | None = None
@@ -355,8 +357,8 @@ class ChatDecoder:
             text = text.strip()
         calls = self._calls.calls()
         found = None
-        if reasoning or self._details:
-            details = tuple(_joined(self._details))
+        details = self._details.joined()
+        if reasoning or details:
             found = Reasoning(text=reasoning, details=details, protocol=_PROTOCOL)
         message = AssistantMessage(
             text=text, tool_calls=calls, reasoning=found, finish=self._reason(bool(calls))
@@ -396,8 +398,9 @@ class ChatDecoder:
         delta = choice.message if whole or choice.delta is None else choice.delta
         if delta is not None:
             self._take_delta(delta)
-        if choice.logprobs is not None:
+        if choice.logprobs is not None and self._sink.logprobs:
             self._logprobs += choice.logprobs.content or ()
+            VALUES.hold(len(self._logprobs))
         if choice.finish_reason:
             self._finish = choice.finish_reason
 
@@ -407,7 +410,8 @@ class ChatDecoder:
             self._reasoning.append(thought)
             self._sink.reasoning(thought)
         if delta.reasoning_details:
-            self._details += delta.reasoning_details
+            for piece in delta.reasoning_details:
+                self._details.add(piece)
         content = delta.content
         if content:
             self._split.feed(content if isinstance(content, str) else _part_texts(content))
@@ -432,25 +436,36 @@ def _part_texts(parts: list[Any]) -> str:
     )
 
 
-def _joined(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join the fragments of each reasoning block, by index and type."""
-    blocks: list[dict[str, Any]] = []
-    for piece in details:
-        last = blocks[-1] if blocks else None
-        same = (
-            last is not None
-            and last.get("type") == piece.get("type")
-            and last.get("index") == piece.get("index")
-        )
-        if last is None or not same:
-            blocks.append(dict(piece))
-            continue
+_JOINED = frozenset({"text", "summary", "data"})
+
+
+class _Details:
+    """Joins the fragments of each reasoning block, by index and type."""
+
+    def __init__(self, count: Callable[[int], None]) -> None:
+        self._blocks: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
+        """What each says last, and the pieces of its texts."""
+        self._count = count
+
+    def add(self, piece: dict[str, Any]) -> None:
+        kind = piece.get("type"), piece.get("index")
+        last = self._blocks[-1][0] if self._blocks else None
+        if last is None or kind != (last.get("type"), last.get("index")):
+            PARTS.hold(len(self._blocks) + 1)
+            self._blocks.append(({}, {}))
+        said, texts = self._blocks[-1]
         for name, value in piece.items():
-            if name in {"text", "summary", "data"} and isinstance(value, str):
-                last[name] = str(last.get(name) or "") + value
-            elif value is not None:
-                last[name] = value
-    return blocks
+            if name in _JOINED and isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+                self._count(len(value))
+            elif value is not None or name not in said:
+                said[name] = value
+
+    def joined(self) -> tuple[dict[str, Any], ...]:
+        return tuple(
+            said | {name: "".join(pieces) for name, pieces in texts.items()}
+            for said, texts in self._blocks
+        )
 
 
 decoder = ChatDecoder

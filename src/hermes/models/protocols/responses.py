@@ -23,6 +23,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
+from hermes.models.bounds import CALLS, PARTS
 from hermes.models.encode_common import (
     LoweredCache,
     effort_word,
@@ -204,8 +205,8 @@ class ResponsesDecoder:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._items: dict[int, dict[str, Any]] = {}
-        self._begun: dict[int | None, str] = {}
-        """Where calls are in the output, and their names."""
+        self._begun: dict[int | None, tuple[int, str]] = {}
+        """Where calls are in the output: how many there are before each, and its name."""
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._response = _Response()
@@ -226,13 +227,15 @@ class ResponsesDecoder:
             self._sink.reasoning(event.delta or "")
         elif kind == "response.output_item.added" and event.item is not None:
             if event.item.get("type") == "function_call":
-                self._begun[event.output_index] = str(event.item.get("name") or "")
+                number, _ = self._begun.get(event.output_index, (len(self._begun), ""))
+                self._begun[event.output_index] = number, str(event.item.get("name") or "")
+                CALLS.hold(len(self._begun))
         elif kind == "response.function_call_arguments.delta" and event.output_index in self._begun:
-            number = list(self._begun).index(event.output_index)
-            self._sink.call(number, self._begun[event.output_index], event.delta or "")
+            self._sink.call(*self._begun[event.output_index], event.delta or "")
         elif kind == "response.output_item.done" and event.item is not None:
             index = len(self._items) if event.output_index is None else event.output_index
             self._items[index] = event.item
+            PARTS.hold(len(self._items))
         elif kind in _LAST and event.response is not None:
             self._end(event.response)
         elif kind in {"response.failed", "error"}:
@@ -257,6 +260,7 @@ class ResponsesDecoder:
         if details or thought:
             reasoning = Reasoning(text=thought, details=details, protocol=_PROTOCOL)
         calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
+        CALLS.hold(len(calls))
         message = AssistantMessage(
             text="".join(self._text) or _item_text(items),
             tool_calls=calls,
@@ -269,7 +273,9 @@ class ResponsesDecoder:
             model=self._response.model or "",
             complete=self.done,
             logprobs=tuple(
-                logprob for part in _text_parts(items) for logprob in part.get("logprobs") or ()
+                logprob
+                for part in (_text_parts(items) if self._sink.logprobs else ())
+                for logprob in part.get("logprobs") or ()
             ),
         )
 
@@ -278,6 +284,7 @@ class ResponsesDecoder:
         self.done = True
         if not self._items:
             self._items = dict(enumerate(response.output or []))
+            PARTS.hold(len(self._items))
 
     def _ordered(self) -> list[dict[str, Any]]:
         return [self._items[index] for index in sorted(self._items)]
