@@ -93,6 +93,27 @@ async def test_what_git_goes_on_with_names_no_program_and_no_file(person: Person
             assert (person.project / git / name).read_text() == f"{text}\n"
 
 
+async def test_what_git_remembers_of_conflicts_names_files_of_the_project_only(
+    person: Person,
+) -> None:
+    letter = person.file("letter", "mine\n")
+    known = "a" * 40
+    env = await person.open()
+    await sh(env, f"{WORK}; ln -s {letter} link")
+    for path in (str(letter), "../../letter", "x/../../letter", "link"):
+        made = await sh(
+            env,
+            f"mkdir -p .git/rr-cache/{known}; echo > .git/rr-cache/{known}/preimage;"
+            f" printf '{known}\\tf\\0{known}\\t{path}\\0' > .git/MERGE_RR",
+        )
+        assert ".git/MERGE_RR" in made.output
+        person.git("commit", "-q", "--allow-empty", "-m", "theirs")
+        assert not (person.project / f".git/rr-cache/{known}/postimage").exists()
+    result = await sh(env, f"printf '{known}\\tf\\0' > .git/MERGE_RR")
+    assert result.output == ""
+    assert (person.project / ".git/MERGE_RR").exists()
+
+
 STOPPED = """
 git commit -q --allow-empty -m 0; echo 1 > f; git add f; git commit -qm 1
 git checkout -qb side; echo 2 > f; git commit -qam 2; echo 4 > g; git add g; git commit -qm 4

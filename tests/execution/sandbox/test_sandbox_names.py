@@ -26,7 +26,8 @@ OWN = """
     .gitignore .npmrc .yarnrc.yml .pnp.cjs bunfig.toml .cargo/config.toml .bundle/config pip.conf
     Makefile package.json Vagrantfile .editorconfig .eslintrc.json .bsp/sbt.json .env.example
     .config/app.toml config.toml hooks/run renv.lock mise/README.md mcp.json
-    jupyter_server_config.py .direnv/python-3.11/bin/tool .agents/skills/mine/SKILL.md .goose/recipes/mine.yaml
+    jupyter_server_config.py .direnv/python-3.11/bin/tool .agents/skills/mine/SKILL.md
+    .goose/recipes/mine.yaml
 """
 CHOICES = {
     ".tool-versions": "nodejs 20.1.0 # lts\nelixir ref:v1.2\npython 3.12.1 system\n",

@@ -38,14 +38,29 @@ def runs_nothing(
         return False
     if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
         return False
-    usual = set(() if name == ".git" else known.decode("utf-8", "replace").splitlines())
-    lines = (now.content or b"").decode("utf-8", "replace").splitlines()
+    usual = set(() if name in {".git", "MERGE_RR"} else _lines_of(name, known))
+    lines = _lines_of(name, now.content or b"")
     if now.content is None or not are_harmless(set(lines) - usual, wanted):
         return False
-    new = "\n".join(line for line in lines if line not in usual)
-    if name == "config" and not _works_inside(layout, Path(path).parent, new):
-        return False
-    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
+    new = [line for line in lines if line not in usual]
+    return _leads_nowhere(layout, Path(path), new)
+
+
+def _lines_of(name: str, content: bytes) -> list[str]:
+    ended = content.replace(b"\0", b"\n") if name == "MERGE_RR" else content
+    return ended.decode("utf-8", "replace").splitlines()
+
+
+def _leads_nowhere(layout: SandboxLayout, path: Path, lines: list[str]) -> bool:
+    """Tell whether paths in lines that run nothing themselves lead to nothing else."""
+    if path.name == "config":
+        return _works_inside(layout, path.parent, "\n".join(lines))
+    if path.name == "MERGE_RR":
+        files = (path.parent.parent / line.partition("\t")[2] for line in lines)
+        # A work tree elsewhere is not looked for.
+        within = path.parent.name == ".git" or not lines
+        return within and all(os.path.realpath(file) == str(file) for file in files)
+    return path.name != ".git" or _leads_to_nothing(layout, path.parent, lines)
 
 
 def _has_samples_only(directory: int) -> bool:

@@ -40,7 +40,7 @@ _UNDER_WAY = {
     "sequencer": ("opts",),
 }
 """Folders with what git goes on with, and what it runs or takes for options then."""
-_WATCHED = (*OF_GIT, "BISECT_NAMES")
+_WATCHED = (*OF_GIT, "BISECT_NAMES", "MERGE_RR")
 _GONE_THROUGH = frozenset({"worktrees", "modules", "logs", "refs", "info", "rr-cache", *_UNDER_WAY})
 _WRITTEN = frozenset(
     f"""

@@ -58,6 +58,7 @@ OF_NEW_REPOSITORIES = {
         r"(?:\s|'(?:-[Cp]\d+|--(?:whitespace=[\w-]+|ignore-(?:whitespace|space-change)|reject))')*"
     ),
     "gpg_sign_opt": re.compile(r"(?:-S[\w@.+]*|--no-gpg-sign)?"),
+    "MERGE_RR": re.compile(r"[0-9a-f]{40,64}(?:\.\d+)?\t(?!/|(?:.*/)?\.\.(?:/|\Z)).+"),
     "BISECT_NAMES": re.compile(r"(?:\s|'[^']*'|\\['!])*"),
 }
 """Files that git makes, and the lines in them that run nothing; where `worktree` leads is for
