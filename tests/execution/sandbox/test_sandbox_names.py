@@ -16,7 +16,8 @@ OBEYED = """
     opencode.jsonc .crush/crush.json .amp/settings.json .openhands/setup.sh .pi/extensions/x.ts
     .config/lefthook.toml .lefthook-local.json lefthook.yaml prek.toml captainhook.json grumphp.yml
     .envrc.local .envrc.private .rvmrc .rbenv-vars mise.production.toml mise/config.toml .RData
-    renv/activate.R .config/mise/config.toml .hg/hgrc
+    renv/activate.R .config/mise/config.toml .hg/hgrc .lazygit.yml .gh-dash.yml hie.yaml .merlin
+    startup.m finish.m .agents/plugins/mine/hooks/hooks.json .direnv/flake-profile-1a2b3c.rc
 """
 """What was not guarded before, or not in every folder."""
 OWN = """
@@ -24,7 +25,9 @@ OWN = """
     .goosehints .nvmrc .node-version .ruby-version .java-version .gitattributes .gitmodules
     .gitignore .npmrc .yarnrc.yml .pnp.cjs bunfig.toml .cargo/config.toml .bundle/config pip.conf
     Makefile package.json Vagrantfile .editorconfig .eslintrc.json .bsp/sbt.json .env.example
-    .config/app.toml config.toml hooks/run renv.lock mise/README.md
+    .config/app.toml config.toml hooks/run renv.lock mise/README.md mcp.json
+    jupyter_server_config.py .direnv/python-3.11/bin/tool .agents/skills/mine/SKILL.md
+    .goose/recipes/mine.yaml
 """
 CHOICES = {
     ".tool-versions": "nodejs 20.1.0 # lts\nelixir ref:v1.2\npython 3.12.1 system\n",

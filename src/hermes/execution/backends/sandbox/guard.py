@@ -321,7 +321,9 @@ class Guard:
                         _restore(directory, name, back)
                 held = self._copies.keep(directory, aside, held)
                 leave_out(root_of(self._layout, path), path)
-                if held.kept:
+                if held.kept and stat.S_ISLNK(os.lstat(aside, dir_fd=directory).st_mode):
+                    os.unlink(aside, dir_fd=directory)  # git may write through it by any name
+                elif held.kept:
                     self._settle(directory, aside, f"{path}.held", f"{short}.held")
         except FileNotFoundError:
             self._copies.forget([held])

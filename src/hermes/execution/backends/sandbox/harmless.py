@@ -11,6 +11,7 @@ from hermes.execution.backends.sandbox.seen import Seen, described
 from hermes.execution.backends.sandbox.settings import (
     OF_NEW_REPOSITORIES,
     are_harmless,
+    common_of,
     text_of,
     work_trees,
 )
@@ -31,20 +32,35 @@ def runs_nothing(
     if name in CHOOSING and now.kind == stat.S_IFREG:
         return now.content is not None and chooses_only(name, now.content, known)
     if folders[-1:] == ["hooks"] and in_git:
-        return name.endswith(".sample")
+        return name.endswith(".sample") and now.kind == stat.S_IFREG
     wanted = OF_NEW_REPOSITORIES.get(name)
     if wanted is None or now.kind != stat.S_IFREG or (name != ".git" and not in_git):
         return False
     if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
         return False
-    usual = set(known.decode("utf-8", "replace").splitlines())
-    lines = (now.content or b"").decode("utf-8", "replace").splitlines()
+    usual = set(() if name in {".git", "MERGE_RR"} else _lines_of(name, known))
+    lines = _lines_of(name, now.content or b"")
     if now.content is None or not are_harmless(set(lines) - usual, wanted):
         return False
-    new = "\n".join(line for line in lines if line not in usual)
-    if name == "config" and not _works_inside(layout, Path(path).parent, new):
-        return False
-    return name != ".git" or _leads_to_nothing(layout, Path(path).parent, lines)
+    new = [line for line in lines if line not in usual]
+    return _leads_nowhere(layout, Path(path), new)
+
+
+def _lines_of(name: str, content: bytes) -> list[str]:
+    ended = content.replace(b"\0", b"\n") if name == "MERGE_RR" else content
+    return ended.decode("utf-8", "replace").splitlines()
+
+
+def _leads_nowhere(layout: SandboxLayout, path: Path, lines: list[str]) -> bool:
+    """Tell whether paths in lines that run nothing themselves lead to nothing else."""
+    if path.name == "config":
+        return _works_inside(layout, path.parent, "\n".join(lines))
+    if path.name == "MERGE_RR":
+        files = (path.parent.parent / line.partition("\t")[2] for line in lines)
+        # A work tree elsewhere is not looked for.
+        within = path.parent.name == ".git" or not lines
+        return within and all(os.path.realpath(file) == str(file) for file in files)
+    return path.name != ".git" or _leads_to_nothing(layout, path.parent, lines)
 
 
 def _has_samples_only(directory: int) -> bool:
@@ -61,25 +77,32 @@ def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
 
     What a person adds there would be in the repository, and what they check out would be there.
     """
-    for tree in work_trees(text):
-        real = os.path.realpath(git / tree)
-        if os.path.normpath(git / tree) != real or not Path(real).is_relative_to(layout.start):
-            return False
-        if git.name == ".git" and real != str(git.parent):
-            return False
-    return True
+    trees = work_trees(text)
+    if not trees:
+        return True
+    real = os.path.realpath(git / trees[0])
+    if len(trees) > 1 or os.path.normpath(git / trees[0]) != real:
+        return False
+    if git.name == ".git":
+        return real == str(git.parent)
+    return Path(real).is_relative_to(layout.start)
 
 
 def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
     """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
     path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
+    trees = work_trees(text_of(f"{path}/config"))
+    if len(lines) != 1 or any(os.path.normpath(f"{path}/{t}") != str(folder) for t in trees):
+        return False
+    gits = dict.fromkeys((path, str(common_of(Path(path)))))
+    return all(_has_nothing_to_run(layout, git) for git in gits)
+
+
+def _has_nothing_to_run(layout: SandboxLayout, path: str) -> bool:
     root = root_of(layout, path)
-    if len(lines) != 1 or not root or os.path.realpath(path) != path:
+    if not root or os.path.realpath(path) != path:
         return False
     if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
-        return False
-    trees = work_trees(text_of(f"{path}/config"))
-    if any(os.path.normpath(f"{path}/{tree}") != str(folder) for tree in trees):
         return False
     names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
     new = [name for name in names if f"{path}/{name}" not in layout.guarded]

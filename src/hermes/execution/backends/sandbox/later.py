@@ -6,11 +6,12 @@ of the look: commands can take the right from their owner, and he can take it ba
 
 import contextlib
 import os
+import re
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Collection, Generator, Iterable, Iterator
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,7 @@ from hermes.execution.backends.sandbox.names import (
     names_in,
 )
 from hermes.execution.backends.sandbox.settings import (
+    common_of,
     git_of,
     kind,
     named_in,
@@ -31,17 +33,40 @@ from hermes.execution.backends.sandbox.settings import (
     work_trees,
 )
 
-OF_GIT = ("config", "config.worktree", "hooks", "commondir")
-_WATCHED_OF_GIT = (*OF_GIT, "rebase-merge/git-rebase-todo")
+OF_GIT = ("config", "config.worktree", "hooks", "commondir", "lazygit.yml")
+_UNDER_WAY = {
+    "rebase-merge": ("git-rebase-todo", "strategy", "strategy_opts"),
+    "rebase-apply": ("apply-opt", "gpg_sign_opt"),
+    "sequencer": ("opts",),
+}
+"""Folders with what git goes on with, and what it runs or takes for options then."""
+_WATCHED = (*OF_GIT, "BISECT_NAMES", "MERGE_RR")
+_GONE_THROUGH = frozenset({"worktrees", "modules", "logs", "refs", "info", "rr-cache", *_UNDER_WAY})
+_WRITTEN = frozenset(
+    f"""
+    COMMIT_EDITMSG FETCH_HEAD ORIG_HEAD MERGE_HEAD MERGE_MSG MERGE_MODE MERGE_RR SQUASH_MSG
+    TAG_EDITMSG NOTES_EDITMSG EDIT_DESCRIPTION HEAD index packed-refs shallow objects
+    {" ".join(_GONE_THROUGH)}
+    """.split()
+)
+"""What git writes to or through at the top of its directory."""
 NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
 """Too large for each look: only repositories are sought in there, and not far down."""
 OF_OBJECTS = frozenset({"objects", "refs"})
+_OF_GIT = re.compile(r"/\.git(?:/(?:modules|worktrees)/.*)?\Z", re.DOTALL)
+"""Where a `.git` file may lead that commands have made: what else it names is not looked at."""
 _FOLDERS_LOOKED_AT = 1000
 _ENTRIES_LOOKED_AT = 5000
 _LOOKED_UP = 100
 _LISTED = 20
 _MOUNTED = 200
 _NAMED = 1000
+_MOUNTS = 1200
+"""Of all that is there, with the folders above: bubblewrap takes 9,000 arguments."""
+_IN_GIT = 2000
+"""Folders that are gone through in directories of git: the project's own, and all others."""
+_ENTRIES_IN_GIT = 20_000
+_FEWEST = 100
 
 
 class Look:
@@ -119,7 +144,19 @@ def repositories_of(project: Path) -> tuple[str, ...]:
 
 
 def guarded(project: Path, repositories: tuple[str, ...], home: Path) -> Iterator[str]:
-    """Return what is to stay as it is, present or not."""
+    """Return what is to stay as it is, present or not; what there are no mounts left for is not."""
+    roots, mounts = {*map(Path, repositories), project}, set[Path]()
+    for path in dict.fromkeys(_to_guard(project, repositories, home)):
+        if os.path.lexists(path):
+            above = takewhile(lambda folder: folder not in roots, Path(path).parents)
+            new = {Path(path), *above} - mounts
+            if len(mounts) + len(new) > _MOUNTS:
+                continue
+            mounts |= new
+        yield path
+
+
+def _to_guard(project: Path, repositories: tuple[str, ...], home: Path) -> Iterator[str]:
     for name in GUARDED:
         path = project / name  # a link may lead elsewhere in the project
         yield from dict.fromkeys((str(path), *way(path, project)))
@@ -138,9 +175,9 @@ def guarded(project: Path, repositories: tuple[str, ...], home: Path) -> Iterato
             named += named_in(config, project, home, every, "hookspath")
         for hooks in (*named, f"{project}/.husky"):
             yield from _led_to(hooks, project, look)
-        for git in gits:
-            for tree in look.folders(f"{git}/worktrees", _MOUNTED):
-                yield from _of_work_tree(Path(tree), project)
+        linked = (look.folders(f"{git}/worktrees", _MOUNTED) for git in gits)
+        for tree in islice(chain.from_iterable(linked), _NAMED):
+            yield from _of_work_tree(Path(tree), project)
 
 
 def _present(
@@ -151,20 +188,24 @@ def _present(
     gits: dict[Path, list[Path]] = {Path(path): [project] for path in repositories}
     inner = (path for path in _inner(project, look, []) if path.name not in CHOOSING)
     for path in (project / ".git", *islice(inner, _MOUNTED)):
-        git = git_of(path)
         is_git = path.name == ".git"
-        if not is_git or git != path:
+        if not is_git or git_of(path) != path:
             files += [str(path), *way(path, project)]
-        common = git.parent.parent if git.parent.name == "worktrees" else git
-        for each in dict.fromkeys((git, common)) if is_git else ():
-            if each in gits or project in each.parents:
-                gits.setdefault(each, []).append(path.parent)
-    for git in list(gits):
-        for module in map(Path, islice(_modules(git, look), _MOUNTED)):
-            said = work_trees(text_of(module / "config"))
-            trees = (Path(os.path.realpath(module / tree)) for tree in said)
-            gits.setdefault(module, []).extend(trees)
+        for git in _led_by(path, project, repositories) if is_git else ():
+            gits.setdefault(git, []).append(path.parent)
+    inside = _InGit(look).found(map(str, list(gits)), _IN_GIT)
+    modules = dict.fromkeys(Path(at).parent for at in inside if at.rpartition("/")[2] in OF_GIT)
+    for git in islice(modules, 2 * _MOUNTED):
+        trees = (os.path.realpath(git / tree) for tree in work_trees(text_of(git / "config")))
+        gits.setdefault(git, []).extend(map(Path, trees))
     return files, gits
+
+
+def _led_by(path: Path, project: Path, repositories: tuple[str, ...]) -> list[Path]:
+    """Return the directories of git that a `.git` stands for, as far as they are watched."""
+    git, roots = git_of(path), (*map(Path, repositories), project)
+    both = dict.fromkeys((git, common_of(git)))
+    return [each for each in both if any(each.is_relative_to(root) for root in roots)]
 
 
 def _led_to(path: str, project: Path, look: Look) -> Iterator[str]:
@@ -217,33 +258,65 @@ def _tucked_away(folders: list[str], look: Look) -> Iterator[Path]:
             folders += look.folders(folder, _LOOKED_UP)
 
 
-def _modules(git: Path, look: Look) -> Iterator[str]:
-    """Find the repositories of submodules, whose names may have any number of folders."""
-    trees = look.folders(f"{git}/worktrees")
-    above = (f"{path}/modules" for path in (str(git), *trees))
-    ahead, looked = deque(chain.from_iterable(map(look.folders, above))), 0
-    while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
-        folder = ahead.popleft()
-        if any(os.path.lexists(f"{folder}/{name}") for name in _WATCHED_OF_GIT):
-            yield folder
-        inner = look.folders(folder)
-        ahead.extend(path for path in inner if path.rpartition("/")[2] not in OF_OBJECTS)
+class _InGit:
+    """Goes through directories of git; in turn, so that none takes the look from the others."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._left = _ENTRIES_IN_GIT
+
+    def found(self, gits: Iterable[str], most: int) -> Iterator[str]:
+        """Find what git obeys or goes on with, and links: git writes through them."""
+        walks = deque[deque[tuple[str, bool]]]()
+        for git in gits:
+            top = yield from self._in(git, _WATCHED, _WRITTEN)
+            inner = (folder for folder in top if folder.rpartition("/")[2] in _GONE_THROUGH)
+            walks.extend(deque([(folder, True)]) for folder in inner)
+        while walks and most > 0:
+            most -= 1
+            walk = walks.popleft()
+            folder, of_git = walk.popleft()
+            name = folder.rpartition("/")[2]
+            of_git = of_git and name != "refs"  # a branch may have any name
+            names = (*_WATCHED, *_UNDER_WAY.get(name, ())) if of_git else ()
+            walk.extend([(inner, of_git) for inner in (yield from self._in(folder, names))])
+            walks.extend((walk,) if walk else ())
+
+    def _in(
+        self, folder: str, names: Collection[str], written: Collection[str] = ()
+    ) -> Generator[str, None, list[str]]:
+        """Find in one folder what has one of the names, and links; return the folders in it."""
+        most, listed = max(self._left, _FEWEST), 0
+        folders: dict[str, None] = {}
+        for entry in self._look.entries(folder, most):
+            listed += 1
+            if entry.is_symlink() or entry.name in names:
+                yield entry.path
+            if entry.is_dir(follow_symlinks=False) and entry.name != "objects":
+                folders[entry.path] = None
+        self._left -= listed
+        for name in (*names, *written) if listed == most else ():  # there may be more of them
+            path, what = f"{folder}/{name}", kind(f"{folder}/{name}")
+            yield from (path,) if what == stat.S_IFLNK or (what and name in names) else ()
+            folders.update({path: None} if what == stat.S_IFDIR else {})
+        return list(folders)
 
 
 def found(project: Path, repositories: tuple[str, ...], look: Look) -> set[str]:
     """Return what is there now, in any folder, of the kind that the host runs later."""
     seen: set[str] = set()
-    gits = [project / ".git", *map(Path, repositories)]
+    own, others = dict.fromkeys(repositories), dict[str, None]()
     tucked: list[str] = []
     usual = islice(_inner(project, look, tucked), _FOLDERS_LOOKED_AT)
-    for path in chain(usual, _tucked_away(tucked, look)):
-        inner = path.name == ".git" and kind(str(path)) == stat.S_IFDIR
-        gits += [path] if inner else []
+    for path in chain([project / ".git"], usual, _tucked_away(tucked, look)):
+        if path.name != ".git":
+            seen.add(str(path))
+            continue
+        inner = kind(str(path)) == stat.S_IFDIR
         seen.update(() if inner else (str(path),))
-    for git in gits:
-        trees = look.folders(f"{git}/worktrees")
-        own = () if git == project / ".git" or str(git) in repositories else (str(git),)
-        places = chain(own, trees, _modules(git, look))
-        seen.update(f"{path}/{name}" for path in places for name in _WATCHED_OF_GIT)
-        seen.add(f"{git}/rebase-merge/git-rebase-todo")
+        gits = [str(path)] if inner else map(str, _led_by(path, project, repositories))
+        to = own if path.parent == project else others
+        to.update((git, None) for git in gits if git in own or _OF_GIT.search(git))
+    others = {git: None for git in others if git not in own}
+    seen.update(_InGit(look).found(own, _IN_GIT), _InGit(look).found(others, _IN_GIT))
     return {path for path in seen if os.path.lexists(path)}

@@ -34,17 +34,18 @@ _OF_EDITORS = """
     .vscode .vs .theia .idea .run .fleet .zed .helix .nova .kateproject .lite_project.lua .project
     .settings .factorypath .cproject .externalToolBuilders .devcontainer .devcontainer.json .idx
     .codesandbox .gitpod.yml .vim .vimrc .gvimrc .exrc .nvimrc .nvim.lua .lazy.lua .lvimrc
-    .local.vimrc .vimrc.local .ycm_extra_conf.py .dir-locals.el .dir-locals-2.el
+    .local.vimrc .vimrc.local .ycm_extra_conf.py .dir-locals.el .dir-locals-2.el .merlin hie.yaml
 """
 _OF_PROGRAMS = """
     .gdbinit .lldbinit .pdbrc .perldb .irbrc .pryrc .ghci .iex.exs .ocamlinit .octaverc .Rprofile
-    .Renviron .RData renv/activate.R .pnpmfile.cjs
+    .Renviron .RData renv/activate.R .pnpmfile.cjs startup.m finish.m .lazygit.yml
+    .gh-dash.yml .gh-dash.yaml
 """
 _OF_AGENTS = """
     .mcp.json .claude .codex .cursor .windsurf .gemini .qwen .cline .clinerules/hooks .roo .kilocode
     .continue .continuerc.json .aider.conf.yml .aider.model.settings.yml .opencode opencode.json
     opencode.jsonc .crush crush.json .crush.json .kiro .amazonq .junie .factory .trae .amp .augment
-    .openhands .tabnine .vibe .grok .pi .codebuddy .qoder .iflow firebender.json
+    .openhands .tabnine .vibe .grok .pi .codebuddy .qoder .iflow firebender.json .agents/plugins
 """
 """Settings with hooks, servers to start, or addresses that a key is sent to."""
 _OF_CI = """
@@ -58,7 +59,10 @@ GUARDED = (
     *f"{_OF_HOOKS} {_OF_SHELLS} {_OF_EDITORS} {_OF_PROGRAMS} {_OF_AGENTS} {_OF_CI}".split(),
     *(f"{where}lefthook{local}.{ending}" for where, local, ending in _LEFTHOOK),
 )
-_OF_A_PATTERN = r"[.]?mise[.][A-Za-z0-9_.-]+[.]toml|[^/]*[.](code-workspace|sublime-project)"
+_OF_A_PATTERN = (
+    r"[.]?mise[.][A-Za-z0-9_.-]+[.]toml|[^/]*[.](code-workspace|sublime-project)"
+    r"|(flake|nix)-profile-[^/]*[.]rc"
+)
 _ANYWHERE = frozenset(name for name in GUARDED if "/" not in name) | {".git"}
 _IN_A_FOLDER = frozenset(name for name in GUARDED if name.count("/") == 1)
 FOLDERS = frozenset(name.partition("/")[0] for name in _IN_A_FOLDER)

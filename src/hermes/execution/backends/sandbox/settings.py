@@ -9,18 +9,21 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
 LONGEST_CONFIG = 65_536
 _LONGEST_LINE = 4096
 """No line that is longer is taken for harmless."""
+_LINES = 1000
+"""A file with more new lines is not taken for harmless."""
 _WORDS = 1000
 """Of one value that are taken for paths."""
 _INCLUDED = 20
 """Files with settings that name each other."""
 _FOLLOWED = 40
+_SECTIONS = re.compile(r'(?>[\s\ufeff]*\[(?:[^]"]|"(?:\\.|[^"\\])*")*\])*')
 _HARMLESS_SETTING = re.compile(
     r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
     r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
@@ -30,25 +33,51 @@ _HARMLESS_SETTING = re.compile(
     r"|worktree\s*=\s*[\w./-]+)?",
     re.IGNORECASE,
 )
+_STRATEGY = r"(?:ort|recursive|resolve|octopus|ours|subtree)"
+"""Ways to merge that git has itself: any other name is that of a program."""
+_OPTION = (
+    r"(?:ours|theirs|patience|histogram|minimal|(?:no-)?renormalize|no-renames|subtree"
+    r"|ignore-(?:space-change|all-space|space-at-eol|cr-at-eol)|diff-algorithm=[a-z]+"
+    r"|(?:find-renames|rename-threshold)(?:=\d+%?)?)"
+)
+"""Of a way to merge; others may name a file that is written."""
 OF_NEW_REPOSITORIES = {
     "config": _HARMLESS_SETTING,
     "commondir": re.compile(r"\.\./\.\."),
     ".git": re.compile(r"gitdir: (?>[^\0]*/\.git/(?:modules|worktrees)/)[\w./-]+"),
     "git-rebase-todo": re.compile(r"(?!\s*(?:x|exec)\b).*"),
+    "strategy": re.compile(_STRATEGY),
+    "strategy_opts": re.compile(rf"(?:\s|'--{_OPTION}'|--{_OPTION}(?!\S))*"),
+    "opts": re.compile(
+        rf"\s*(?:\[options\]|strategy\s*=\s*{_STRATEGY}|strategy-option\s*=\s*{_OPTION}"
+        r"|(?:mainline|default-msg-cleanup|gpg-sign|(?:no-commit|edit|signoff|record-origin"
+        r"|allow-(?:ff|empty|empty-message|rerere-auto)|(?:keep|drop)-redundant-commits))"
+        r"\s*=\s*[\w@.+]*)?\s*"
+    ),
+    "apply-opt": re.compile(
+        r"(?:\s|'(?:-[Cp]\d+|--(?:whitespace=[\w-]+|ignore-(?:whitespace|space-change)|reject))')*"
+    ),
+    "gpg_sign_opt": re.compile(r"(?:-S[\w@.+]*|--no-gpg-sign)?"),
+    "MERGE_RR": re.compile(r"[0-9a-f]{40,64}(?:\.\d+)?\t(?!/|(?:.*/)?\.\.(?:/|\Z)).+"),
+    "BISECT_NAMES": re.compile(r"(?:\s|'[^']*'|\\['!])*"),
 }
 """Files that git makes, and the lines in them that run nothing; where `worktree` leads is for
 the guard to see."""
 
 
-def are_harmless(lines: Iterable[str], harmless: re.Pattern[str]) -> bool:
-    return all(len(line) <= _LONGEST_LINE and harmless.fullmatch(line) for line in lines)
+def are_harmless(lines: Collection[str], harmless: re.Pattern[str]) -> bool:
+    """Tell whether there is nothing to run in lines, nor so many that it takes long to see."""
+    return len(lines) <= _LINES and all(
+        len(line) <= _LONGEST_LINE and "\0" not in line and harmless.fullmatch(line)
+        for line in lines
+    )
 
 
 def kind(path: str) -> int:
     """Return what is at a path, a link for itself; 0 for nothing, or nothing to be seen."""
     try:
         return stat.S_IFMT(os.lstat(path).st_mode)
-    except OSError:
+    except (OSError, ValueError):
         return 0
 
 
@@ -56,7 +85,7 @@ def text_of(path: str | Path) -> str:
     """Return what a regular file begins with; of anything else nothing, and without waiting."""
     try:
         at = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
         return ""
     try:
         if not stat.S_ISREG(os.fstat(at).st_mode):
@@ -74,6 +103,12 @@ def git_of(path: Path) -> Path:
     """Return where the directory of git is for which a `.git` stands: itself, or named in it."""
     pointed = text_of(path).removeprefix("gitdir:").strip()
     return Path(os.path.realpath(path.parent / pointed if pointed else path))
+
+
+def common_of(git: Path) -> Path:
+    """Return the directory of git whose settings and hooks count in one: itself, mostly."""
+    said = text_of(git / "commondir").strip()
+    return Path(os.path.realpath(git / said)) if said else git
 
 
 def work_trees(text: str) -> list[str]:
@@ -135,9 +170,10 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
     plain = text.replace("\r\n", "\n")
     joined = plain.replace("\\\n", "")  # a comment does not go on in the next line
     for line in dict.fromkeys((*plain.splitlines(), *joined.splitlines())):
-        key, equals, value = line[: 2 * _LONGEST_LINE].partition("=")
-        if equals:
-            yield line, key.rpartition("]")[2].strip().lower(), value
+        begins = _SECTIONS.match(line[: 2 * _LONGEST_LINE])
+        key, equals, value = line[begins.end() if begins else 0 : 2 * _LONGEST_LINE].partition("=")
+        if equals and not key.lstrip().startswith(("#", ";")):
+            yield line, key.strip().lower(), value
 
 
 def _words(value: str) -> Iterator[str]:
