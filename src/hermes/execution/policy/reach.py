@@ -200,7 +200,8 @@ def _outside(
         return places.OUTSIDE
     if command.name in _MAKERS or not places.is_there(clean, ground):
         return None
-    folder = path == roles.destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
+    into = path == roles.destination(command) and roles.is_folder(path, command)
+    folder = into and not os.path.isfile(clean)  # noqa: PTH113 - never raises
     keeps = command.name in _COPIERS and folder and "T" not in command.letters()
     return None if keeps else places.OUTSIDE
 
