@@ -25,6 +25,7 @@ from hermes.execution.policy.command import (
     readings,
 )
 from hermes.execution.policy.expansion import is_unknown
+from hermes.execution.policy.named import PRINTED, filled, named
 from hermes.execution.policy.syntax import COMPUTED
 
 SHELLS = listed("shells")
@@ -259,10 +260,13 @@ def _xargs(command: ShellCommand) -> Iterator[Nested]:
             yield NestedText(COMPUTED, command.name)
         return
     marks = [*command.values_of("-I", "--replace"), "{}"]
-    filled = [*args[start:cut], COMPUTED]
+    filled_in = [*args[start:cut], COMPUTED]
     for mark in filter(None, marks):
-        filled = [word.replace(mark, COMPUTED) for word in filled]
-    yield NestedCommand(tuple(filled), "xargs")
+        filled_in = [word.replace(mark, COMPUTED) for word in filled_in]
+    yield NestedCommand(tuple(filled_in), "xargs")
+    paths = named(command.feed.upstream)
+    if paths:
+        yield NestedCommand(filled(filled_in, paths), PRINTED)
     listed_here = (command.feed.text or "").split()
     if listed_here or args[cut + 1 :]:
         yield NestedCommand((*args[start:cut], *listed_here, *args[cut + 1 :]), "xargs")

@@ -154,7 +154,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "operands": ShellCommand.operands,
     "last": lambda c: c.operands()[-1:],
     "first": lambda c: c.operands()[:1],
-    "rest": lambda c: c.operands()[1:],
+    "rest": lambda c: c.operands()[0 if c.has_long("reference") else 1 :],
     "copies": _copies,
     "in-place": _in_place,
     "archive": _archive,
