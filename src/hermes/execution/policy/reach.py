@@ -29,6 +29,7 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
+from hermes.execution.policy.nested import mounted
 from hermes.execution.policy.places import PlaceKind, Zone
 from hermes.execution.policy.syntax import COMPUTED
 from hermes.execution.policy.table import COMMANDS
@@ -52,10 +53,26 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     yield from _sends(command, ground)
 
 
+def _mounts(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a container that gets what is vital, or holds more than the project."""
+    own = (*ground.user_homes, *ground.hermes_homes, *((ground.project,) if ground.project else ()))
+    for path in mounted(command) if command.name in roles.CONTAINERS else ():
+        for clean in command.where(path) if path[:1] in {"/", "~", "."} else ():
+            holds = clean[:1] == "/" and any(places.inside(o, clean) for o in own if o != clean)
+            if (
+                holds
+                or clean in own[:-1]
+                or places.is_vital(clean, ground)
+                or clean.endswith(".sock")
+            ):
+                yield opaque("the container gets the host's files", "docker run -v /")
+
+
 def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what a command changes or loses."""
     findings = list(_writes(command, ground))
     yield from findings or _mentions(command, ground)
+    yield from _mounts(command, ground)
     name = command.name
     if name in {"rm", "unlink"}:
         yield from _rm(command)
