@@ -44,6 +44,12 @@ _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
 _OVERWRITERS = _COPIERS | {"tee"}
 _LOCKERS = frozenset({"chmod", "chown", "chgrp"})
 _LOGS = pattern("logs")
+_USUAL_OUTPUTS = pattern("usual-outputs")
+_CLEANS = re.compile(
+    r"(?i)(?:dist|mr|real)?clean(?:[:_-]\w+)?$|--?(?!no)[\w-]*(?:clean|empty|expunge|clobber|delete-\w)"
+)
+_OUTPUT = re.compile(r"(?i)^-[do]$|^o$|out(?!er|line)|dest|dist|dir$|^-*build$|base$|path$|root$")
+_PLACE = re.compile(r"(?!\d+$|true$|false$)[\w./~+-]+")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -51,6 +57,17 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     yield from _loads(command, ground)
     yield from _shows(command, ground)
     yield from _sends(command, ground)
+
+
+def _empties(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a place that is given as output to what empties it."""
+    if command.name == "git" or not any(map(_CLEANS.match, command.args)):
+        return
+    for option, value in (*roles.settings(command.args), *command.assigns):
+        if _OUTPUT.search(option) and _PLACE.fullmatch(value):
+            there = any(places.is_there(clean, ground) for clean in command.where(value))
+            if there or not _USUAL_OUTPUTS.search(value):
+                yield Finding(f"it would empty {value}", f"{command.name} clean")
 
 
 def _mounts(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -73,6 +90,7 @@ def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     findings = list(_writes(command, ground))
     yield from findings or _mentions(command, ground)
     yield from _mounts(command, ground)
+    yield from _empties(command, ground)
     name = command.name
     if name in {"rm", "unlink"}:
         yield from _rm(command)
@@ -254,6 +272,7 @@ _INSTALLS = words(
     "install i in it install-test add update upgrade run restore build shell init plugin tool pub"
 )
 _FROM_ADDRESS = re.compile(r"(?!--registry)(?:git\+|github:|\S*://(?!localhost|127\.))")
+_ADDRESS = re.compile(r"[a-z+]+://(?!localhost|127\.)")
 _SHOWN = (roles.READERS | roles.VIEWERS) - listed("blind")
 _DESCRIBED = listed("programs") - roles.VIEWERS - listed("readers") - listed("blind") - _CODE_TOOLS
 _DESCRIBED -= TABLES["targets"].keys() | TABLES["interpreters"].keys() | listed("text-tools")
@@ -261,7 +280,7 @@ _DESCRIBED -= {"venv", "virtualenv", "python3"}
 _UNRULED = _DESCRIBED - {*COMMANDS.names()} - TABLES["code options"].keys()
 _WORKERS = _CODE_TOOLS - roles.READERS - roles.VIEWERS - {"pip", "pip3"}
 _OBEYED_OPTION = re.compile(
-    r"-[cri]$|--?(?:config|plugin|require|helper|load|import|init|hook|include|preset|rules|setup)"
+    r"-[cri]$|--?(?:config|plugin|require|transform|helper|load|import|init|hook|include|preset|rules|setup)"
 )
 _CODE_OPTION = re.compile(r"-e$|--?(?:e|eval|exec\w*|command|cmd|expression|run|script|hook)$")
 _INSTALLERS = TABLES["verbs"].keys() - roles.CONTAINERS - {"git", "gh", "glab"}
@@ -298,9 +317,12 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 
 def _code_behind_options(command: ShellCommand) -> Iterator[Finding]:
-    """Yield findings for options of a simple program that look as if they ran something."""
-    for option, value in roles.settings(command.args) if command.name in _UNRULED else ():
-        if _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
+    """Yield findings for options that load code from an address, or look as if they ran some."""
+    simple = command.name in _UNRULED
+    for option, value in roles.settings(command.args) if command.name not in roles.NETWORK else ():
+        if _OBEYED_OPTION.match(option) and _ADDRESS.match(value):
+            yield Finding(f"it loads {value} from elsewhere", "install url")
+        if simple and _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
             yield opaque(f"what is behind {option} may be code", "option code")
 
 

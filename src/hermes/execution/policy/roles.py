@@ -238,8 +238,13 @@ def operands_run(command: ShellCommand) -> Iterator[str]:
 
 
 def script(command: ShellCommand) -> tuple[str, ...]:
-    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
-    return command.args[start : start + 1] if start is not None else ()
+    """Return what an interpreter runs, and the word before it that may be an option's value."""
+    args = command.args
+    start = command_start(args, "-W -X -I -o -O -r --require --rcfile --init-file")
+    if start is None:
+        return ()
+    valued = start > 0 and args[start - 1][:1] == "-" and not re.search(r"[./]", args[start])
+    return args[start : start + 1 + valued]
 
 
 def settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
