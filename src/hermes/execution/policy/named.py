@@ -80,8 +80,8 @@ def printed(command: ShellCommand) -> str | None:
         return command.cwd
     if name == "git" and args == ("rev-parse", "--show-toplevel") and len(command.cwds) == 1:
         return command.cwd
-    if name == "git" and args == ("rev-parse", "--git-dir"):
-        return ".git"
+    if name == "git" and args[:2] in {("rev-parse", "--git-dir"), ("rev-parse", "--git-path")}:
+        return "/".join((".git", *args[2:]))
     if name == "mktemp" and {*args} <= {"-d", "-q", "-u"}:
         return "/tmp/tmp.made"  # noqa: S108
     return "" if name in {"true", ":"} and not command.reads else None

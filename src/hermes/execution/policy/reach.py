@@ -29,6 +29,7 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
+from hermes.execution.policy.named import PRINTED
 from hermes.execution.policy.nested import mounted
 from hermes.execution.policy.places import PlaceKind, Zone
 from hermes.execution.policy.syntax import COMPUTED
@@ -48,7 +49,9 @@ _USUAL_OUTPUTS = pattern("usual-outputs")
 _CLEANS = re.compile(
     r"(?i)(?:dist|mr|real)?clean(?:[:_-]\w+)?$|--?(?!no)[\w-]*(?:clean|empty|expunge|clobber|delete-\w)"
 )
-_OUTPUT = re.compile(r"(?i)^-[do]$|^o$|out(?!er|line)|dest|dist|dir$|^-*build$|base$|path$|root$")
+_OUTPUT = re.compile(
+    r"(?i)^-[bdo]$|^o$|out(?!er|line)|dest|dist|dir(?:ectory)?$|^-*build$|base$|path$|root$"
+)
 _PLACE = re.compile(r"(?!\d+$|true$|false$)[\w./~+-]+")
 
 
@@ -249,13 +252,15 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         return
     outside = not command.remote and not roles.only_reads(command)
     files = [word for word in command.operands() if "://" not in word]
+    printed = PRINTED in command.via
     computed = any(f"{COMPUTED}/" in word for word in files)
     if outside and computed and command.name not in roles.CONTAINERS:
         yield opaque("the directory of a file that it may change is computed", "write computed")
     for path in roles.mentioned(command, ground):
         for clean in command.look_up(path, command.cwds[-1:]):
             place = places.place_of(clean, ground)
-            if place is None and outside and places.is_there(clean, ground):
+            free = place is None or (printed and place.kind not in _NEVER_MENTIONED)
+            if free and outside and places.is_there(clean, ground):
                 place = places.OUTSIDE
             inner = place is not None and "/.git/" in f"{clean}/" and command.name != "git"
             if place is not None and (inner or place.kind in _NEVER_MENTIONED):

@@ -150,11 +150,17 @@ def _patched(command: ShellCommand) -> Iterator[str]:
         yield from ("/",) if odd else (name, name.partition("/")[2])
 
 
+def _says_how(command: ShellCommand) -> bool:
+    """Return whether options, and not the first operand, say how files are changed."""
+    mode = command.name == "chmod" and any(re.match(r"-[rwxXst]+$", a) for a in command.args)
+    return mode or command.has_long("reference")
+
+
 _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "operands": ShellCommand.operands,
     "last": lambda c: c.operands()[-1:],
     "first": lambda c: c.operands()[:1],
-    "rest": lambda c: c.operands()[0 if c.has_long("reference") else 1 :],
+    "rest": lambda c: c.operands()[0 if _says_how(c) else 1 :],
     "copies": _copies,
     "in-place": _in_place,
     "archive": _archive,
