@@ -18,6 +18,7 @@ SLOT = re.compile(f"(?:^(?:-\\w)?|[=:@]){COMPUTED}")
 """Where in a word a path may stand that is computed."""
 _NAMERS = listed("namers")
 _PATH = re.compile(r"[/~.]|[^%=\s]*/[^%\s]*$")
+_FORMAT = re.compile(r"%[-\d.]*[a-z]|\\n")
 _MAX_PATHS = 20
 _NUMERIC = re.compile(
     r"nproc|wc(?: -[lcw])?|id -[ug]|git rev-(?:parse (?:--short(?:=\d+)? )?HEAD|list --count HEAD)"
@@ -28,7 +29,7 @@ _DATE = re.compile(r"\+(?:%[YymdHMSsjFTN][_:.-]?)+|-u|-d|(?!-)[\w :-]+")
 
 def named(commands: Iterable[ShellCommand]) -> tuple[str, ...]:
     """Return the paths that commands are given which print the names of files."""
-    words = (w for c in commands if c.name in _NAMERS for w in _given(c))
+    words = (_FORMAT.sub("", w) for c in commands if c.name in _NAMERS for w in _given(c))
     paths = dict.fromkeys(w for w in words if _PATH.match(w) and not is_unknown(w))
     return tuple(paths)[:_MAX_PATHS]
 

@@ -264,7 +264,7 @@ def _xargs(command: ShellCommand) -> Iterator[Nested]:
     for mark in filter(None, marks):
         filled_in = [word.replace(mark, COMPUTED) for word in filled_in]
     yield NestedCommand(tuple(filled_in), "xargs")
-    paths = named(command.feed.upstream)
+    paths = named((*command.feed.upstream, *command.inner))
     if paths:
         yield NestedCommand(filled(filled_in, paths), PRINTED)
     listed_here = (command.feed.text or "").split()

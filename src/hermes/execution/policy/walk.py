@@ -319,13 +319,15 @@ class Walk:
             fd = redirect.fd
             if fd.startswith("{"):
                 self._set(fd[1:-1], COMPUTED)
+            start = len(self.commands)
             text = self.variables.text(redirect.word)
             if redirect.op.startswith("<") and (
                 fd not in {"", "0"} or redirect.op == "<>" or (redirect.op == "<&" and text != "-")
             ):
                 self.findings.append(opaque("it reads from a descriptor of its own"))
             if redirect.op.startswith("<<"):
-                feed = Feed(Input.TEXT, text + "\n", feed.upstream)
+                upstream = (*feed.upstream, *self.commands[start:])
+                feed = Feed(Input.TEXT, text + "\n", upstream)
             elif redirect.op == "<":
                 reads.append(text)
                 if any(isinstance(p, syntax.Subst) and p.kind == "<(" for p in redirect.word.parts):
