@@ -41,6 +41,7 @@ _EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
 _CLOUDS = words("rclone gsutil aws")
 _LOOKS = words("ls lsd lsl lsf lsjson du stat size cat presign mb about")
+_PLACERS = words("cp gcp mv install ln tee touch mkdir tar bsdtar unzip cmake rsync scp")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _SHOWS = words(
     "archive clone show diff grep hash-object cat-file blame log stash add interpret-trailers"
@@ -285,6 +286,8 @@ def shown(command: ShellCommand, ground: Ground) -> Iterator[str]:
         words = (*words, *(word for word in inner if word[:2] != ".*"))
     outputs = ("-keyout", "-out") if command.name == "openssl" else ("--prefix",)
     made = {*command.values_of(*outputs)}
+    if command.name in _PLACERS:  # where they write, outside of the project, asks for itself
+        made |= {w for w in written(command) if all(is_away(c, ground) for c in command.where(w))}
     yield from (w for w in words if w not in made and (w[:1] != "-" or "=" in w))
 
 
