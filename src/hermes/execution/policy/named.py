@@ -14,6 +14,8 @@ from hermes.execution.policy.syntax import COMPUTED, Param, Word
 
 PRINTED = "printed"
 """In `via` of a command that is judged with what another one may print."""
+INPUT = "<"
+"""What stands for the input of a loop among the variables."""
 SLOT = re.compile(f"(?:^(?:-\\w)?|[=:@]){COMPUTED}")
 """Where in a word a path may stand that is computed."""
 _NAMERS = listed("namers")
@@ -57,13 +59,16 @@ class Origins:
         self._paths: dict[str, tuple[str, ...]] = {}
 
     def note(self, name: str, paths: tuple[str, ...]) -> None:
-        known = self._paths.get(name, ())
+        known = self.known(name)
         self._paths[name] = (*known, *(p for p in paths if p not in known))
+
+    def known(self, name: str) -> tuple[str, ...]:
+        return self._paths.get(name, ())
 
     def of(self, words: Iterable[Word | None], inner: Iterable[ShellCommand]) -> tuple[str, ...]:
         """Return what words may name, by their variables and the commands inside them."""
         parts = (part for word in words if word is not None for part in word.parts)
-        known = (self._paths.get(p.name, ()) for p in parts if isinstance(p, Param))
+        known = (self.known(p.name) for p in parts if isinstance(p, Param))
         return tuple(dict.fromkeys((*named(inner), *(path for paths in known for path in paths))))
 
 

@@ -41,6 +41,7 @@ from hermes.execution.policy.floor import (
 from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.made import MadeFiles
 from hermes.execution.policy.named import (
+    INPUT,
     PRINTED,
     SLOT,
     Origins,
@@ -237,8 +238,10 @@ class Walk:
         self._running = before
 
     def _compound(self, node: syntax.Compound, feed: Feed) -> None:
-        writes, reads, feed = self._redirects(node.redirects, feed)
         start, cwds = len(self.commands), self._cwds
+        writes, reads, feed = self._redirects(node.redirects, feed)
+        self._origins.note(INPUT, named(self.commands[start:]))
+        start = len(self.commands)
         fields = [f for word in node.words for f in self.variables.fields(word)]
         if node.kind == "test" and any(f in _COMPARISONS for f in fields):
             for text in fields:
@@ -319,15 +322,13 @@ class Walk:
             fd = redirect.fd
             if fd.startswith("{"):
                 self._set(fd[1:-1], COMPUTED)
-            start = len(self.commands)
             text = self.variables.text(redirect.word)
             if redirect.op.startswith("<") and (
                 fd not in {"", "0"} or redirect.op == "<>" or (redirect.op == "<&" and text != "-")
             ):
                 self.findings.append(opaque("it reads from a descriptor of its own"))
             if redirect.op.startswith("<<"):
-                upstream = (*feed.upstream, *self.commands[start:])
-                feed = Feed(Input.TEXT, text + "\n", upstream)
+                feed = Feed(Input.TEXT, text + "\n", feed.upstream)
             elif redirect.op == "<":
                 reads.append(text)
                 if any(isinstance(p, syntax.Subst) and p.kind == "<(" for p in redirect.word.parts):
@@ -378,15 +379,15 @@ class Walk:
         """Judge a command as if what it is given by others were written there."""
         words = (*command.args, *command.writes, *command.reads)
         if command.name in _MOVES | _ASSIGNERS:
-            origin = (*paths, *named(command.feed.upstream))
+            read = self._origins.known(INPUT) if command.name in _READERS else ()
+            origin = (*paths, *read, *named(command.feed.upstream))
             for variable in command.operands():
                 self._origins.note(variable.partition("=")[0], origin)
         elif paths and any(map(SLOT.search, words)):
-            cwds, via = self._cwds, (*command.via, PRINTED)
+            via = (*command.via, PRINTED)
             ways = [filled(part, paths) for part in (command.args, command.writes, command.reads)]
             args, writes, reads = ways
             self._emit(structs.replace(command, args=args, writes=writes, reads=reads, via=via))
-            self._cwds = cwds
 
     def _files_as_code(self, words: tuple[syntax.Word, ...], argv: list[str]) -> None:
         """Note whether the names of files that a glob finds are put into code."""
@@ -432,14 +433,16 @@ class Walk:
             return
         first = len(self.commands) == 1
         self.findings.extend(self.made.check(command, first=first))
-        self._effects(command)
+        if command.via[-1:] != (PRINTED,):
+            self._effects(command)
         self._nesting += 1
         files = self.made.texts(command, first=first)
         for inner in (*nested(command), *files, *_behind_link(command)):
             self._nested(command, inner)
         self._nesting -= 1
         text = printed(structs.replace(command, writes=())) if command.writes else None
-        self.made.remember(command, text)
+        if PRINTED not in command.via:  # it may name other files, or none
+            self.made.remember(command, text)
 
     def _effects(self, command: ShellCommand) -> None:
         """Keep track of what a builtin or a function changes."""
