@@ -147,7 +147,7 @@ _ODD = patterns("odd one-liners")
 _TEMPLATE = re.compile(r"`((?:[^`\\$]|\$(?!\{)|\$\{[^{}`'\"]*\})*)`")
 _SHOWN = re.compile(r"\$\{([^}]*)\}")
 _DIVISION = re.compile(
-    r"\b(?!(?:return|typeof|of|in|case|do|else|new|void|delete|throw|await|yield|instanceof)\b)"
+    r"\b(?!(?:return|typeof|of|in|case|do|else|new|void|delete|throw|await|yield|instanceof|default|extends)\b)"
     r"\w+\s?/(?=\s?[\w(])"
 )
 """What stands behind a value and in front of one: no pattern begins there."""

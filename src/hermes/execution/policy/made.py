@@ -297,7 +297,8 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
         # Options may have values: it yields too much rather than too little.
         for operand in operands:
             local = operand[:1] in {"/", "~", "."} and operand is not operands[-1]
-            source = local and any(map(os.path.lexists, command.where(operand)))
+            marks = (f"{p}/{n}" for p in command.where(operand) for n in (".git", "HEAD"))
+            source = local and any(map(os.path.lexists, marks))
             yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
             yield from (operand,) if ":" not in operand and not source else ()
 

@@ -319,7 +319,7 @@ def mounted(command: ShellCommand) -> Iterator[str]:
 def _docker(command: ShellCommand) -> Iterator[Nested]:
     given = {*command.args, command.name[-7:]}
     reaches = any(mounted(command)) or bool(given & {"--privileged", "compose"})
-    entry = next(command.values_of("--entrypoint"), "").split()
+    entry = ["", *command.values_of("--entrypoint")][-1].split()
     for index, verb in enumerate(command.args):
         rest = command.args[index + 1 :]
         start = command_start(rest, _DOCKER_VALUES, 0 if entry else 1)

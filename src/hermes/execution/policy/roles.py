@@ -284,8 +284,7 @@ def shown(command: ShellCommand, ground: Ground) -> Iterator[str]:
     if command.name in _SCRIPTED or shows or (command.name in NETWORK and words):
         inner = (word for arg in command.args for word in _PIECES.split(arg))
         words = (*words, *(word for word in inner if word[:2] != ".*"))
-    outputs = ("-keyout", "-out") if command.name == "openssl" else ("--prefix",)
-    made = {*command.values_of(*outputs)}
+    made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
     if command.name in _PLACERS:  # where they write, outside of the project, asks for itself
         made |= {w for w in written(command) if all(is_away(c, ground) for c in command.where(w))}
     yield from (w for w in words if w not in made and (w[:1] != "-" or "=" in w))
