@@ -363,6 +363,18 @@ async def test_what_was_fetched_is_not_forgotten_by_a_copy(
     assert await session.judge(command=commands[-1]) is Gate.ASK
 
 
+@pytest.mark.parametrize("clone", ["git clone -q ../lib l2", "git clone ../lib l2 -b main"])
+async def test_what_is_cloned_from_beside_the_project_asks_there_only(
+    session: Session, clone: str
+) -> None:
+    (session.work.parent / "lib" / ".git").mkdir(parents=True)
+    assert await session.judge(command=clone, run=True) is Gate.ALLOW
+    for command in ("make -C l2", "cd l2 && npm test"):
+        assert await session.judge(command=command) is Gate.ASK
+    for command in ("node -v", "ruff check .", "docker ps", "git push origin main", "pytest"):
+        assert await session.judge(command=command) is Gate.ALLOW, command
+
+
 async def test_data_that_was_fetched_changes_nothing(session: Session) -> None:
     await session.judge(command="curl -o data.csv https://x.org/data.csv", run=True)
     assert await session.judge(command="pytest -q") is Gate.ALLOW

@@ -25,6 +25,7 @@ from hermes.execution.policy.syntax import COMPUTED
 _INTERPRETERS = TABLES["interpreters"]
 
 
+_FACTS = (("--version",), ("-version",), ("-V",))
 _VALUED = "-W -X -I -m -r --require --import --loader -C"
 _PROMPTED = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*i|-d\S*|--interactive|inspect|-a)(?:\s|$)")
 """An interpreter that goes on with its input when its program has ended, or before it begins."""
@@ -43,7 +44,7 @@ def _interpreter(name: str) -> tuple[str, list[str]]:
 
 def programs(command: ShellCommand) -> Iterator[str]:
     language, options = _interpreter(command.name)
-    if not language:
+    if not language or command.args in _FACTS:
         return
     # The value of an option may look like others: `-Itest`.
     args = tuple(a for a in command.args if language not in {"perl", "ruby"} or a[:2] != "-I")
@@ -88,6 +89,8 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
     elif not _is_harmless(language, text):
         bare = text.replace("`", "") if language == "node" else text  # there it is a string
         doubts = [_not_understood(language), *([RUNS] if _RUNS.search(bare) else [])]
+    if language == "awk":
+        commands += [f"tee {quoted(match[2])}" for match in _awk_files(text)]
     if language in _FILES_NAMED:
         verb = "tee" if "write" in text else "cat"
         commands += [f"{verb} {quoted(literal[1:-1])}" for literal in _LITERAL.findall(text)]
@@ -99,16 +102,29 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
 
 def _is_harmless(language: str, text: str) -> bool:
     known, odd = _HARMLESS.get(language), _ODD.get(language)
+    if language == "node" and "${" in text and not (odd and odd.search(text)):
+        # What a template shows is judged as if it were added up.
+        text = _TEMPLATE.sub(lambda m: "(" + ")+(".join(["0", *_SHOWN.findall(m[1])]) + ")", text)
     if odd is not None and odd.search(text):
         return False
     bare = _LITERAL.sub("0", text)
     reach = _LOOKED_UP.search(text)
     if language == "awk":
+        for match in reversed(_awk_files(text)):
+            text = text[: match.end(1)] + text[match.end() :]
+        bare = _LITERAL.sub("0", text)
         bare = _AWK_REGEX.sub(r"\1", bare)
         reach = _AWK_OUTPUT.search(bare) or re.search("/inet", text)
     # What stands between slashes may be a pattern with quotes in it.
-    slashes = language == "node" and "/" in bare
+    slashes = language == "node" and "/" in _DIVISION.sub("", bare)
     return known is not None and not reach and not slashes and not known.sub(" ", bare).strip()
+
+
+def _awk_files(text: str) -> list[re.Match[str]]:
+    """Return where the statements of an awk program write, if that is plain to see."""
+    found = list(_AWK_FILE.finditer(text))
+    plain = '\\"' not in text and all(text.count('"', 0, m.start()) % 2 == 0 for m in found)
+    return found if plain else []
 
 
 def _not_understood(language: str) -> Finding:
@@ -128,6 +144,17 @@ _HARMLESS = {
 _FILES_NAMED = frozenset({"node", "ruby", "php", "r"})
 """Languages of which files are read, if their names are written out."""
 _ODD = patterns("odd one-liners")
+_TEMPLATE = re.compile(r"`((?:[^`\\$]|\$(?!\{)|\$\{[^{}`'\"]*\})*)`")
+_SHOWN = re.compile(r"\$\{([^}]*)\}")
+_DIVISION = re.compile(
+    r"\b(?!(?:return|typeof|of|in|case|do|else|new|void|delete|throw|await|yield|instanceof|default|extends)\b)"
+    r"\w+\s?/(?=\s?[\w(])"
+)
+"""What stands behind a value and in front of one: no pattern begins there."""
+_AWK_FILE = re.compile(
+    r'(?:^|(?<=[{;\n]))(\s*printf?\b(?:[^;{}\n>|"/]|"[^"\\\n]*")*)>>?\s*"((?![^"]*\.\./)[\w.][^"\\]*)"(?=\s*(?:[;}\n]|$))'
+)
+"""Where a statement of awk writes, if that is a file below."""
 _AWK_REGEX = re.compile(r"(^|[({}!~;&,])\s*/[^/]*/")
 _AWK_OUTPUT = re.compile(r"print\w*\b[^;}\n]*>|\|(?!\|)|/inet/|@|\bARG[CV]\b")
 _LOOKED_UP = re.compile(

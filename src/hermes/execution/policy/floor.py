@@ -61,7 +61,8 @@ def mentions_floor(text: str, homes: Collection[str]) -> bool:
 
 def floor_finding(reason: str, command: ShellCommand) -> Finding:
     # It runs elsewhere, or may be a text that mentions it.
-    unsure = command.remote or {"argument", "maybe"} <= {*command.via}
+    via = {*command.via}
+    unsure = command.remote or "printed" in via or {"argument", "maybe"} <= via
     return Finding(reason, ELSEWHERE, Gate.ASK if unsure else Gate.BLOCK, opaque=unsure)
 
 

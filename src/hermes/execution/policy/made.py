@@ -115,7 +115,8 @@ class MadeFiles:
         sources = {c.name for c in (command, *command.feed.upstream, *command.inner)}
         comes = bool(sources & _FETCHERS) or brought or self._comes_from_fetched(command)
         unpacks = bool(unpacked) and name not in _REPOSITORIES
-        taken = [*operands, *command.reads] if unpacks or name in {"patch", "git"} else []
+        takes = unpacks or name == "patch" or (name == "git" and not unpacked)
+        taken = [*operands, *command.reads] if takes else []
         comes = comes or any(is_foreign(p, command, self._ground) for p in taken)
         patches = name == "patch" or (name == "git" and bool({"apply", "am"} & {*operands}))
         whole = brought or unpacks or patches or bool(command.letters() & {"r", "R", "a"})
@@ -295,8 +296,11 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
     elif name in {"git", "hg", "svn", "gh"} and _FETCHING & {*operands[:2]}:
         # Options may have values: it yields too much rather than too little.
         for operand in operands:
+            local = operand[:1] in {"/", "~", "."} and operand is not operands[-1]
+            marks = (f"{p}/{n}" for p in command.where(operand) for n in (".git", "HEAD"))
+            source = local and any(map(os.path.lexists, marks))
             yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
-            yield from (operand,) if ":" not in operand else ()
+            yield from (operand,) if ":" not in operand and not source else ()
 
 
 def _read(path: str) -> str | None:

@@ -25,6 +25,7 @@ from hermes.execution.policy.command import (
     readings,
 )
 from hermes.execution.policy.expansion import is_unknown
+from hermes.execution.policy.named import PRINTED, filled, named
 from hermes.execution.policy.syntax import COMPUTED
 
 SHELLS = listed("shells")
@@ -259,10 +260,13 @@ def _xargs(command: ShellCommand) -> Iterator[Nested]:
             yield NestedText(COMPUTED, command.name)
         return
     marks = [*command.values_of("-I", "--replace"), "{}"]
-    filled = [*args[start:cut], COMPUTED]
+    filled_in = [*args[start:cut], COMPUTED]
     for mark in filter(None, marks):
-        filled = [word.replace(mark, COMPUTED) for word in filled]
-    yield NestedCommand(tuple(filled), "xargs")
+        filled_in = [word.replace(mark, COMPUTED) for word in filled_in]
+    yield NestedCommand(tuple(filled_in), "xargs")
+    paths = named((*command.feed.upstream, *command.inner))
+    if paths:
+        yield NestedCommand(filled(filled_in, paths), PRINTED)
     listed_here = (command.feed.text or "").split()
     if listed_here or args[cut + 1 :]:
         yield NestedCommand((*args[start:cut], *listed_here, *args[cut + 1 :]), "xargs")
@@ -300,13 +304,28 @@ def _ssh(command: ShellCommand) -> Iterator[Nested]:
 _DOCKER_VALUES = TABLES["words"]["docker-values"]
 
 
+_MOUNTED = re.compile(r'(?i)(?:^|[,\s])"?(?:src|source|device)=([^",]*)')
+
+
+def mounted(command: ShellCommand) -> Iterator[str]:
+    """Yield the places of the host that a container gets, as they are written."""
+    for volume in command.values_of("-v", "--volume"):
+        host, colon, _ = volume.partition(":")
+        yield from (host,) if colon else ()
+    for value in command.values_of("--mount", "-o", "--opt"):
+        yield from _MOUNTED.findall(value)
+
+
 def _docker(command: ShellCommand) -> Iterator[Nested]:
-    reaches = ("-v", "--volume", "--mount", "--privileged", "compose")
-    mounted = any(a.startswith(reaches) for a in (*command.args, command.name[-7:]))
+    given = {*command.args, command.name[-7:]}
+    reaches = any(mounted(command)) or bool(given & {"--privileged", "compose"})
+    entry = ["", *command.values_of("--entrypoint")][-1].split()
     for index, verb in enumerate(command.args):
-        start = command_start(command.args[index + 1 :], _DOCKER_VALUES, 1)
-        if start is not None and (verb == "exec" or (verb == "run" and mounted)):
-            yield NestedCommand(command.args[index + 1 + start :], "container")
+        rest = command.args[index + 1 :]
+        start = command_start(rest, _DOCKER_VALUES, 0 if entry else 1)
+        if start is not None and (verb == "exec" or (verb == "run" and reaches)):
+            own = (*entry, *rest[start + 1 :]) if entry else rest[start:]
+            yield NestedCommand(own, "container")
 
 
 def _after_dashes(command: ShellCommand) -> Iterator[Nested]:

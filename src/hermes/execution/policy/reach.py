@@ -29,6 +29,8 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.expansion import NUMBER, UNKNOWN, is_unknown
+from hermes.execution.policy.named import PRINTED
+from hermes.execution.policy.nested import mounted
 from hermes.execution.policy.places import PlaceKind, Zone
 from hermes.execution.policy.syntax import COMPUTED
 from hermes.execution.policy.table import COMMANDS
@@ -43,6 +45,14 @@ _COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
 _OVERWRITERS = _COPIERS | {"tee"}
 _LOCKERS = frozenset({"chmod", "chown", "chgrp"})
 _LOGS = pattern("logs")
+_USUAL_OUTPUTS = pattern("usual-outputs")
+_CLEANS = re.compile(
+    r"(?i)(?:dist|mr|real)?clean(?:[:_-]\w+)?$|--?(?!no)[\w-]*(?:clean|empty|expunge|clobber|delete-\w)"
+)
+_OUTPUT = re.compile(
+    r"(?i)^-[bdo]$|^o$|out(?!er|line)|dest|dist|dir(?:ectory)?$|^-*build$|base$|path$|root$"
+)
+_PLACE = re.compile(r"(?!\d+$|true$|false$)[\w./~+-]+")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -52,10 +62,38 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     yield from _sends(command, ground)
 
 
+def _empties(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a place that is given as output to what empties it."""
+    if command.name == "git" or not any(map(_CLEANS.match, command.args)):
+        return
+    for option, value in (*roles.settings(command.args), *command.assigns):
+        if _OUTPUT.search(option) and _PLACE.fullmatch(value):
+            there = any(places.is_there(clean, ground) for clean in command.where(value))
+            if there or not _USUAL_OUTPUTS.search(value):
+                yield Finding(f"it would empty {value}", f"{command.name} clean")
+
+
+def _mounts(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a container that gets what is vital, or holds more than the project."""
+    own = (*ground.user_homes, *ground.hermes_homes, *((ground.project,) if ground.project else ()))
+    for path in mounted(command) if command.name in roles.CONTAINERS else ():
+        for clean in command.where(path) if path[:1] in {"/", "~", "."} else ():
+            holds = clean[:1] == "/" and any(places.inside(o, clean) for o in own if o != clean)
+            if (
+                holds
+                or clean in own[:-1]
+                or places.is_vital(clean, ground)
+                or clean.endswith(".sock")
+            ):
+                yield opaque("the container gets the host's files", "docker run -v /")
+
+
 def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what a command changes or loses."""
     findings = list(_writes(command, ground))
     yield from findings or _mentions(command, ground)
+    yield from _mounts(command, ground)
+    yield from _empties(command, ground)
     name = command.name
     if name in {"rm", "unlink"}:
         yield from _rm(command)
@@ -200,7 +238,8 @@ def _outside(
         return places.OUTSIDE
     if command.name in _MAKERS or not places.is_there(clean, ground):
         return None
-    folder = path == roles.destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
+    into = path == roles.destination(command) and roles.is_folder(path, command)
+    folder = into and not os.path.isfile(clean)  # noqa: PTH113 - never raises
     keeps = command.name in _COPIERS and folder and "T" not in command.letters()
     return None if keeps else places.OUTSIDE
 
@@ -213,13 +252,15 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         return
     outside = not command.remote and not roles.only_reads(command)
     files = [word for word in command.operands() if "://" not in word]
+    printed = PRINTED in command.via
     computed = any(f"{COMPUTED}/" in word for word in files)
     if outside and computed and command.name not in roles.CONTAINERS:
         yield opaque("the directory of a file that it may change is computed", "write computed")
     for path in roles.mentioned(command, ground):
         for clean in command.look_up(path, command.cwds[-1:]):
             place = places.place_of(clean, ground)
-            if place is None and outside and places.is_there(clean, ground):
+            free = place is None or (printed and place.kind not in _NEVER_MENTIONED)
+            if free and outside and places.is_there(clean, ground):
                 place = places.OUTSIDE
             inner = place is not None and "/.git/" in f"{clean}/" and command.name != "git"
             if place is not None and (inner or place.kind in _NEVER_MENTIONED):
@@ -236,6 +277,7 @@ _INSTALLS = words(
     "install i in it install-test add update upgrade run restore build shell init plugin tool pub"
 )
 _FROM_ADDRESS = re.compile(r"(?!--registry)(?:git\+|github:|\S*://(?!localhost|127\.))")
+_ADDRESS = re.compile(r"[a-z+]+://(?!localhost|127\.)")
 _SHOWN = (roles.READERS | roles.VIEWERS) - listed("blind")
 _DESCRIBED = listed("programs") - roles.VIEWERS - listed("readers") - listed("blind") - _CODE_TOOLS
 _DESCRIBED -= TABLES["targets"].keys() | TABLES["interpreters"].keys() | listed("text-tools")
@@ -243,7 +285,7 @@ _DESCRIBED -= {"venv", "virtualenv", "python3"}
 _UNRULED = _DESCRIBED - {*COMMANDS.names()} - TABLES["code options"].keys()
 _WORKERS = _CODE_TOOLS - roles.READERS - roles.VIEWERS - {"pip", "pip3"}
 _OBEYED_OPTION = re.compile(
-    r"-[cri]$|--?(?:config|plugin|require|helper|load|import|init|hook|include|preset|rules|setup)"
+    r"-[cri]$|--?(?:config|plugin|require|transform|helper|load|import|init|hook|include|preset|rules|setup)"
 )
 _CODE_OPTION = re.compile(r"-e$|--?(?:e|eval|exec\w*|command|cmd|expression|run|script|hook)$")
 _INSTALLERS = TABLES["verbs"].keys() - roles.CONTAINERS - {"git", "gh", "glab"}
@@ -280,9 +322,12 @@ def _loads(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 
 def _code_behind_options(command: ShellCommand) -> Iterator[Finding]:
-    """Yield findings for options of a simple program that look as if they ran something."""
-    for option, value in roles.settings(command.args) if command.name in _UNRULED else ():
-        if _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
+    """Yield findings for options that load code from an address, or look as if they ran some."""
+    simple = command.name in _UNRULED
+    for option, value in roles.settings(command.args) if command.name not in roles.NETWORK else ():
+        if _OBEYED_OPTION.match(option) and _ADDRESS.match(value):
+            yield Finding(f"it loads {value} from elsewhere", "install url")
+        if simple and _CODE_OPTION.match(option) and re.search(r"[\s(;|&`]", value):
             yield opaque(f"what is behind {option} may be code", "option code")
 
 

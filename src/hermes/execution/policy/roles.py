@@ -4,6 +4,7 @@ Each function yields too much rather than too little. What a path is, `places` k
 follows from both, `reach` says.
 """
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -40,9 +41,10 @@ _EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
 _CLOUDS = words("rclone gsutil aws")
 _LOOKS = words("ls lsd lsl lsf lsjson du stat size cat presign mb about")
+_PLACERS = words("cp gcp mv install ln tee touch mkdir tar bsdtar unzip cmake rsync scp")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _SHOWS = words(
-    "archive show diff grep hash-object cat-file blame log stash add interpret-trailers"
+    "archive clone show diff grep hash-object cat-file blame log stash add interpret-trailers"
     " merge-file tag"
 )
 _SEARCHERS = words("rg ag ack ugrep")
@@ -54,6 +56,7 @@ _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
 _GLUED = re.compile(r"^-(?:[A-Za-z]+(?=[/~])|[A-Za-z](?=\.))")
 _SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+$|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
+_FILE = re.compile(r"\w\.[a-z]\w{0,4}$")
 _PATCHED = re.compile(r"(?m)^[ \tX]*(?:---|\*\*\*|\+\+\+) (?!/dev/null)([^\s]+)")
 _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
 
@@ -83,6 +86,11 @@ def destination(command: ShellCommand) -> str:
     return next(named, operands[-1] if len(operands) > 1 else "")
 
 
+def is_folder(path: str, command: ShellCommand) -> bool:
+    """Return whether a path is a directory, or may become one: it is not called like a file."""
+    return _FILE.search(path) is None or any(map(os.path.isdir, command.where(path)))
+
+
 def _copies(command: ShellCommand) -> Iterator[str]:
     operands = command.operands()
     folder = destination(command)
@@ -92,7 +100,7 @@ def _copies(command: ShellCommand) -> Iterator[str]:
     if folder:
         yield folder
         # Into a directory: the file keeps its name there.
-        for source in sources:
+        for source in sources if len(sources) > 1 or is_folder(folder, command) else ():
             name = source.rstrip("/").rsplit("/", 1)[-1].rpartition(":")[2]
             yield f"{folder.rstrip('/')}/{name}"
     elif command.name == "ln" and operands:
@@ -143,11 +151,17 @@ def _patched(command: ShellCommand) -> Iterator[str]:
         yield from ("/",) if odd else (name, name.partition("/")[2])
 
 
+def _says_how(command: ShellCommand) -> bool:
+    """Return whether options, and not the first operand, say how files are changed."""
+    mode = command.name == "chmod" and any(re.match(r"-[rwxXst]+$", a) for a in command.args)
+    return mode or command.has_long("reference")
+
+
 _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "operands": ShellCommand.operands,
     "last": lambda c: c.operands()[-1:],
     "first": lambda c: c.operands()[:1],
-    "rest": lambda c: c.operands()[1:],
+    "rest": lambda c: c.operands()[0 if _says_how(c) else 1 :],
     "copies": _copies,
     "in-place": _in_place,
     "archive": _archive,
@@ -186,6 +200,9 @@ def mentioned(command: ShellCommand, ground: Ground) -> Iterator[str]:
     values = [v for name, v in command.assigns if not name.endswith(("HOME", "PATH", "CONFIG"))]
     # The script of an interpreter is run, not changed.
     args = [a for a in command.args if a[:1] == "-" or not language_of(command.name)]
+    if command.name == "git" and "clone" in args[:4]:
+        # It only reads what it clones, and fills no folder that has something in it.
+        args = [a for a in args[-1:] if not any(map(os.path.isdir, command.where(a)))]
     listing = command.feed.upstream if MANY & set(command.via) else command.inner
     args += [a for lister in listing if lister.name in LISTERS for a in lister.args]
     for arg in (*args, *values):
@@ -228,8 +245,13 @@ def operands_run(command: ShellCommand) -> Iterator[str]:
 
 
 def script(command: ShellCommand) -> tuple[str, ...]:
-    start = command_start(command.args, "-W -X -I -o -O -r --require --rcfile --init-file")
-    return command.args[start : start + 1] if start is not None else ()
+    """Return what an interpreter runs, and the word before it that may be an option's value."""
+    args = command.args
+    start = command_start(args, "-W -X -I -o -O -r --require --rcfile --init-file")
+    if start is None:
+        return ()
+    valued = start > 0 and args[start - 1][:1] == "-" and not re.search(r"[./]", args[start])
+    return args[start : start + 1 + valued]
 
 
 def settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -263,6 +285,8 @@ def shown(command: ShellCommand, ground: Ground) -> Iterator[str]:
         inner = (word for arg in command.args for word in _PIECES.split(arg))
         words = (*words, *(word for word in inner if word[:2] != ".*"))
     made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
+    if command.name in _PLACERS:  # where they write, outside of the project, asks for itself
+        made |= {w for w in written(command) if all(is_away(c, ground) for c in command.where(w))}
     yield from (w for w in words if w not in made and (w[:1] != "-" or "=" in w))
 
 

@@ -124,7 +124,11 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         top = name.partition(".")[0]
         # A module of the project is a script like any other; so is what a project gives its tools.
         module = language_of(runner) == "python" and (is_local(top, command.cwd) or {top} & _KNOWN)
-        known = module or (runner and ":" in name) or {command.path, command.name, name} & _KNOWN
+        known = (
+            module
+            or (runner and ":" in name)
+            or {_VARIANT.sub("", command.path), command.path, command.name, name} & _KNOWN
+        )
         if not known and not _FACTS & {" ".join(command.args)}:
             yield Finding(f"`{command.name}` is not a command I know", command.name)
     elif command.path.startswith("/") and not _PLACES.match(command.path):

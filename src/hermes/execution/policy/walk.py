@@ -40,6 +40,16 @@ from hermes.execution.policy.floor import (
 )
 from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.made import MadeFiles
+from hermes.execution.policy.named import (
+    INPUT,
+    PRINTED,
+    SLOT,
+    Origins,
+    filled,
+    named,
+    printed,
+    prints_number,
+)
 from hermes.execution.policy.nested import (
     SETTERS,
     SHELLS,
@@ -71,12 +81,8 @@ MAX_ROUNDS = 12
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
-_NUMERIC = re.compile(
-    r"nproc|wc(?: -[lcw])?|id -[ug]|git rev-(?:parse (?:--short(?:=\d+)? )?HEAD|list --count HEAD)"
-)
-"""Commands that print a number, unless an argument says otherwise."""
-_DATE = re.compile(r"\+(?:%[YymdHMSsjFTN][_:.-]?)+|-u|-d|(?!-)[\w :-]+")
 _READERS = frozenset({"read", "mapfile", "readarray"})
+_MOVES = frozenset({"cd", "pushd", "popd", "chdir"})
 _ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
 _NAMED_BY_TEXT = frozenset({"test", "[", "let", *_ASSIGNERS})
 """Builtins that evaluate the subscript of a variable they are given as text."""
@@ -87,25 +93,6 @@ _SET_BY_BASH = (
 PROGRAMS = listed("readers") | listed("network") | listed("blind") | SHELLS | {"sudo", "make"}
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
-
-
-def printed(command: ShellCommand) -> str | None:
-    """Return what a command prints, if it stands there as it is."""
-    name, args = command.name, command.args
-    if command.writes:
-        return None
-    text = " ".join(args)
-    if name == "echo" and "\\" not in text and not re.match(r"-[neE]+\b", text):
-        return text + "\n"
-    if name == "cat" and not args:
-        return command.feed.text
-    if name == "pwd" and command.cwd and len(command.cwds) == 1:
-        return command.cwd
-    if name == "git" and args == ("rev-parse", "--show-toplevel") and len(command.cwds) == 1:
-        return command.cwd
-    if name == "mktemp" and {*args} <= {"-d", "-q", "-u"}:
-        return "/tmp/tmp.made"  # noqa: S108
-    return "" if name in {"true", ":"} and not command.reads else None
 
 
 class Walk:
@@ -132,6 +119,7 @@ class Walk:
         self.made = MadeFiles(ground)
         self.exported: set[str] = set()
         self.exports_all = False
+        self._origins = Origins()
         self._taken: set[str] = set()
         """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
@@ -250,13 +238,17 @@ class Walk:
         self._running = before
 
     def _compound(self, node: syntax.Compound, feed: Feed) -> None:
-        writes, reads, feed = self._redirects(node.redirects, feed)
         start, cwds = len(self.commands), self._cwds
+        writes, reads, feed = self._redirects(node.redirects, feed)
+        self._origins.note(INPUT, named(self.commands[start:]))
+        start = len(self.commands)
         fields = [f for word in node.words for f in self.variables.fields(word)]
         if node.kind == "test" and any(f in _COMPARISONS for f in fields):
             for text in fields:
                 self.variables.arithmetic(text)
         if node.kind == "for":
+            origin = self._origins.of(node.words, self.commands[start:])
+            self._origins.note(node.variable, origin)
             self._loop(node, fields, feed)
         branch = self.variables.branch
         for body in node.bodies if node.kind != "for" else ():
@@ -318,7 +310,7 @@ class Walk:
         if not plain or len(own) != len(stages):
             return None
         output = printed(own[-1])
-        return NUMBER if output is None and _prints_number(own[-1]) else output
+        return NUMBER if output is None and prints_number(own[-1]) else output
 
     def _redirects(
         self, redirects: tuple[syntax.Redirect, ...], feed: Feed
@@ -377,8 +369,25 @@ class Walk:
                 self._assign(name, value)
         name, *args = argv or [":"]
         fields = {"writes": writes, "reads": reads, "feed": feed, "inner": inner}
-        self._emit(self._command(name, args=tuple(args), assigns=tuple(assigns), **fields))
+        command = self._command(name, args=tuple(args), assigns=tuple(assigns), **fields)
+        self._emit(command)
+        words = (*node.words, *(redirect.word for redirect in node.redirects))
+        self._as_printed(command, self._origins.of(words, inner))
         self.variables.branch = branch
+
+    def _as_printed(self, command: ShellCommand, paths: tuple[str, ...]) -> None:
+        """Judge a command as if what it is given by others were written there."""
+        words = (*command.args, *command.writes, *command.reads)
+        if command.name in _MOVES | _ASSIGNERS:
+            read = self._origins.known(INPUT) if command.name in _READERS else ()
+            origin = (*paths, *read, *named(command.feed.upstream))
+            for variable in command.operands():
+                self._origins.note(variable.partition("=")[0], origin)
+        elif paths and any(map(SLOT.search, words)):
+            via = (*command.via, PRINTED)
+            ways = [filled(part, paths) for part in (command.args, command.writes, command.reads)]
+            args, writes, reads = ways
+            self._emit(structs.replace(command, args=args, writes=writes, reads=reads, via=via))
 
     def _files_as_code(self, words: tuple[syntax.Word, ...], argv: list[str]) -> None:
         """Note whether the names of files that a glob finds are put into code."""
@@ -399,7 +408,10 @@ class Walk:
             self._assign(name, value)
 
     def _value(self, assign: syntax.Assign) -> str:
+        start = len(self.commands)
         value = self.variables.text(assign.value)
+        origin = self._origins.of([assign.value], self.commands[start:])
+        self._origins.note(assign.name, origin)
         if "$(" in value or "`" in value:
             # Prompts and arithmetic run substitutions that are stored as text.
             try:
@@ -421,19 +433,21 @@ class Walk:
             return
         first = len(self.commands) == 1
         self.findings.extend(self.made.check(command, first=first))
-        self._effects(command)
+        if command.via[-1:] != (PRINTED,):
+            self._effects(command)
         self._nesting += 1
         files = self.made.texts(command, first=first)
         for inner in (*nested(command), *files, *_behind_link(command)):
             self._nested(command, inner)
         self._nesting -= 1
         text = printed(structs.replace(command, writes=())) if command.writes else None
-        self.made.remember(command, text)
+        if PRINTED not in command.via:  # it may name other files, or none
+            self.made.remember(command, text)
 
     def _effects(self, command: ShellCommand) -> None:
         """Keep track of what a builtin or a function changes."""
         name, args = command.name, command.args
-        if name in {"cd", "pushd", "popd", "chdir"}:
+        if name in _MOVES:
             operand = (*command.operands(), "-" if name == "popd" else self.ground.user_home)[0]
             self._cwds = tuple(dict.fromkeys(join(cwd, operand) for cwd in self._cwds))
         elif name in _ASSIGNERS:
@@ -554,12 +568,6 @@ def _both(before: syntax.Script | None, then: syntax.Script) -> syntax.Script:
         return then
     new = tuple(item for item in then.items if item not in before.items)
     return structs.replace(before, items=(*before.items, *new)) if new else before
-
-
-def _prints_number(command: ShellCommand) -> bool:
-    """Return whether a command prints a number, or the name of a commit."""
-    dated = command.name == "date" and all(map(_DATE.fullmatch, command.args))
-    return dated or _NUMERIC.fullmatch(f"{command.name} {command.line}".strip()) is not None
 
 
 def _behind_link(command: ShellCommand) -> Iterator[Nested]:
