@@ -159,8 +159,8 @@ def test_an_approval_offers_the_choices_and_a_reason_and_marks_deny() -> None:
 
 @pytest.mark.parametrize("more", range(1, 12))
 def test_going_on_from_deny_never_comes_round_to_what_allows(more: int) -> None:
+    picker = request_picker(request(ApprovalKind.APPROVAL, tuple(Choice)))
     for key in ("down", "pagedown"):
-        picker = request_picker(request(ApprovalKind.APPROVAL, tuple(Choice)))
         for _ in range(more):
             picker.press(key)
         assert picker.options[picker.selected].value == "deny"

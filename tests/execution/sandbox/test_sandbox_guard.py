@@ -643,7 +643,7 @@ async def test_a_look_that_fails_ends_what_runs(
     env = await person.open()
     process = await env.spawn(ShellRun(script="touch ready; sleep 600"))
     await until_there(person.project / "ready")
-    monkeypatch.setattr(patrol.Guard, "check", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(guard.Guard, "check", lambda *_, **__: 1 / 0)
     assert not (await env.wait(process.id, 20.0)).running
     monkeypatch.undo()
     assert (await sh(env, "echo usable")).output == "usable\n"
