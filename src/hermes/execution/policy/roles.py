@@ -71,7 +71,7 @@ def written(command: ShellCommand) -> Iterator[str]:
         if target in _TARGETS:
             named += _TARGETS[target](command)
         elif target[0] == "-":
-            named += [v for v in command.values_of(target) if v[:1] != "-"]
+            named += [v for v in command.values_of(target) if v != "-"]
         else:
             named += [a[len(target) :] for a in command.args if a.startswith(target)]
     for path in (*command.writes, *named):
