@@ -307,7 +307,7 @@ class SandboxEnvironment(ShellEnvironment):
                 await footprint.watch(holder)
                 patrol.cancel()
             log.warning("a sandbox was ended: %s", footprint.note)
-        except* Exception:  # the boundary of a sandbox: nothing in it goes on unwatched
+        except* Exception:  # the boundary of a background service: unwatched nothing runs
             log.exception("a sandbox was ended: it could not be watched")
         await holder.end()
         await self._patrol.finish()
