@@ -258,7 +258,9 @@ def runs(draw: DrawFn) -> str:
         f'bash -c "{word}"',
         f"sh -c '$0' {word}",
         f"bash -c '\"$@\"' _ {word}",
-        f"bash <<< {word}",
+        # Without `-s` a second word would be a script of the project, which may run.
+        f"bash -s <<< {word}",
+        f'bash <<< "{word}"',
         f"echo {word} | sh",
         f"printf '%s' {word} | bash -s",
         "cat a.txt | sh",

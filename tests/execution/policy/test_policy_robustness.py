@@ -71,6 +71,11 @@ def test_commands_without_words_and_with_long_ones_get_a_verdict(command: str) -
     assert isinstance(POLICY.judge(command, cwd="/home/user/work"), Verdict)
 
 
+@pytest.mark.parametrize("text", ["{\U000f0001", "ls {a,\U000f0000}", "r{m,\U000f0002} x"])
+def test_letters_that_the_reader_uses_itself_ask(text: str) -> None:
+    assert POLICY.judge(text, cwd="/home/user/work").gate == Gate.ASK
+
+
 @given(st.text(max_size=300))
 @settings(max_examples=300, deadline=None)
 def test_arbitrary_text_gets_a_verdict(text: str) -> None:

@@ -111,7 +111,8 @@ class Variables:
         text = "".join(p.text if isinstance(p, Lit) and not p.quoted else chr(i) for i, p in pairs)
         # Braces can lengthen the name of a variable: `$x{a,b}` is `$xa $xb`.
         lengthens = any(isinstance(p, Param) and p.bare and not p.quoted for p in parts)
-        words = None if lengthens else _expand_braces(text)
+        imitates = any(isinstance(p, Lit) and _HOLDERS.search(p.text) for p in parts)
+        words = None if lengthens or imitates else _expand_braces(text)
         if words is None:
             self.doubts.append("its braces are too complicated to be read")
             return [(Lit(COMPUTED),)]
