@@ -663,7 +663,6 @@ async def test_another_sandbox_takes_nothing_for_the_persons_that_was_made_insid
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patrol, "EVERY", 60.0)
-    monkeypatch.setattr(guard, "_FRESH", 0.0)
     one, two = await person.open("s1"), await person.open("s2")
     for env in (one, two):
         await sh(env, "true")

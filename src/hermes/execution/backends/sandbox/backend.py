@@ -328,7 +328,8 @@ class SandboxEnvironment(ShellEnvironment):
             raise _not_running()
         layout = self._layout
         project = layout.start if layout.project else ""
-        return View(self._holder.root, layout.writable, layout.closed, project)
+        holder = self._holder
+        return View(holder.root, layout.writable, layout.closed, project, keeps=holder)
 
     def _crowded(self, holder: Holder) -> bool:
         return holder.tasks() > self._layout.options.max_processes - _ROOM

@@ -46,8 +46,6 @@ _REMEMBERED = 8 << 20
 """Bytes of content that are remembered of one project."""
 _LONGEST_NAME = 240
 """Bytes of a name to which something can be added."""
-_FRESH = 2.0
-"""Seconds for which nobody is expected to have made anything in folders that is to stay."""
 _BACK_SOON = 30.0
 """Seconds in which what was held does not come back under its name, unless something puts it."""
 _SLOWEST = 120.0
@@ -69,15 +67,16 @@ class Guard:
         """What was made inside and may stay: it runs nothing."""
         self._record = layout.kept / _RECORD
         self._copies = Copies(layout.held)
-        self._looked = 0.0
         self._before = self._began = -math.inf
         """When the look before and this one began."""
         self._away: dict[str, float] = {}
         """What was held since nothing ran, and when."""
         self._within: set[tuple[int, ...]] = set()
         """Files without a mount while something ran: it may have them open ever since."""
-        self._put: set[str] = set()
-        """Where what was held is now."""
+        self._put: dict[str, tuple[int, ...]] = {}
+        """Where what was held is now, and which files these are."""
+        self._full: set[str] = set()
+        """Folders with more files of the person than are remembered."""
         self._lock = threading.Lock()
         """A look goes on in its thread when nobody waits for it any more."""
 
@@ -86,21 +85,19 @@ class Guard:
         wanted = coverings(self._layout, {*self._known})
         return [(path, writable) for path, writable in wanted if path not in mounted]
 
-    def accept(self, mounted: Collection[str] | None = None, *, whole: bool = True) -> bool:
+    def accept(self, mounted: Collection[str] | None = None) -> bool:
         """Take what is there for the person's: nothing has run inside since the last look.
 
-        What was made inside stays the sandbox's until the person changes it. Folders are not
-        looked through again right after a look, unless that is to be `whole`. While another
+        What was made inside stays the sandbox's until the person changes it. While another
         sandbox works on the project that cannot be told: then what it found counts.
         """
         if not self._layout.project:
             return True
         mounted = self._layout.guarded if mounted is None else mounted
-        fresh = not whole and time.monotonic() - self._looked < _FRESH
         with self._lock, Look() as look:
-            inner = (*self._known, *self._own) if fresh else None
+            self._full.clear()
             size, known, own = 0, dict[str, Seen](), dict[str, Seen]()
-            for path in self._present(look, mounted, None, inner):
+            for path in self._present(look, mounted, None, None):
                 before = self._known.get(path) or self._own.get(path)
                 seen = self._seen(path, before, keep=size < _REMEMBERED)
                 if seen.kind:
@@ -128,20 +125,31 @@ class Guard:
             # Where another sandbox has no mount it may have changed what has one here.
             mounted = mounted if self._noted_by_others() is None else ()
             self._before, self._began = self._began, time.monotonic()
+            present = set[str]()
             # What opens a folder can be seen inside, and what was to be found be gone before it is.
             for inner in ((), None):
                 present = self._present(look, mounted, self._known, inner)
                 # First what was the person's: there is not room for copies of everything.
                 for path in sorted(present, key=lambda path: (path not in self._known, path)):
                     before = self._known.get(path)
+                    if before is None and self._is_left_out(path):
+                        continue
                     if before and path in mounted and self._is_out_of_reach(path, before):
                         self._known[path] = self._seen(path, before)
                     elif self._stays(path, before) or (until and _oldest(path, look) > until):
                         continue
                     else:
                         away += self._put_away(path, before)
-        self._looked = time.monotonic()
+            # What is gone is not put back when its name is used again: it was of something else.
+            for memory in (self._known, self._own):
+                for path in [path for path in memory if path not in present]:
+                    if not os.path.lexists(path):
+                        del memory[path]
         return away
+
+    def _is_left_out(self, path: str) -> bool:
+        """Tell whether there was no room to remember what is in its folder."""
+        return any(path.startswith(f"{folder}/") for folder in self._full)
 
     def _noted_by_others(self) -> dict[str, Seen] | None:
         """Return how the project was when other sandboxes began what runs in them now."""
@@ -220,16 +228,17 @@ class Guard:
         top = (f"{layout.start}/.git", *layout.guarded, *inner)
         paths = {self._reachable(path) for path in top if os.path.lexists(path)}
         room = _IN_FOLDERS
-        for folder in [path for path in paths if self._is_closed(path)]:
+        for folder in sorted(path for path in paths if self._is_closed(path)):
             before = None if known is None else self._known.get(folder)
             if folder == _ITSELF and folder in mounted:
                 continue
             if before and folder in mounted and self._is_out_of_reach(folder, before):
                 paths.update(self._with_other_names(folder))
             elif before or known is None:
-                files = list(_files_in(folder, look, room))
-                room -= len(files)
+                files, room = _files_in(folder, look, room)
                 paths.update(files)
+                if room <= 0 and known is None:
+                    self._full.add(folder)
         return paths
 
     def _with_other_names(self, folder: str) -> Iterator[str]:
@@ -251,13 +260,15 @@ class Guard:
         """Tell whether all that is in a folder is of the kind that the host runs later."""
         return kind(folder) == stat.S_IFDIR and not folder.endswith("/.git")
 
-    def _seen(self, path: str, before: Seen | None, *, keep: bool = True) -> Seen:
+    def _seen(
+        self, path: str, before: Seen | None, *, keep: bool = True, compare: bool = True
+    ) -> Seen:
         """Return how something is now: the same object if nothing has changed."""
         try:
             if before is not None and identity_in(os.lstat(path)) == before.identity:
                 return before
             with self._folder_of(path) as directory:
-                return described(directory, Path(path).name, keep=keep)
+                return described(directory, Path(path).name, keep=keep, compare=compare)
         except FileNotFoundError:
             return GONE
         except OSError:
@@ -275,7 +286,7 @@ class Guard:
 
     def _stays(self, path: str, before: Seen | None) -> bool:
         """Tell whether this is as it was or has come to run nothing; then it is remembered."""
-        now = self._seen(path, before)
+        now = self._seen(path, before, compare=before is not None)
         self._within.add(now.file)
         if now is before or now is GONE:
             return True
@@ -283,12 +294,9 @@ class Guard:
             stays = self._runs_nothing(path, now, b"")
             self._own.update({path: now} if stays else {})
             return stays
-        same = (now.kind, now.content, now.mode) == (before.kind, before.content, before.mode)
-        if now.kind == stat.S_IFDIR == before.kind:
-            same = True  # what is in it is compared
-        elif now.content is None:
-            same = False
         known = before.content or b""
+        # What is in a folder is compared by itself.
+        same = now.kind == stat.S_IFDIR == before.kind or now.is_like(before)
         if same or (now.kind == stat.S_IFREG and self._runs_nothing(path, now, known)):
             # What a mapping has changed once it may change again without a time.
             self._known[path] = now.untrusted()
@@ -313,18 +321,16 @@ class Guard:
         try:
             with self._folder_of(path) as directory, _writable(directory):
                 os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-                if back is not None and back.content is not None:
+                if back is not None and back.content is not None and back.was_in(directory):
                     if before is not None:
                         # Whatever is made of it from now on, it is compared with what it was.
                         self._known[path] = before.of_another_file()
                     with contextlib.suppress(OSError):  # it must not stand in the way of the copy
                         _restore(directory, name, back)
-                held = self._copies.keep(directory, aside, held)
-                leave_out(root_of(self._layout, path), path)
-                if held.kept and stat.S_ISLNK(os.lstat(aside, dir_fd=directory).st_mode):
-                    os.unlink(aside, dir_fd=directory)  # git may write through it by any name
-                elif held.kept:
-                    self._settle(directory, aside, f"{path}.held", f"{short}.held")
+                # Commands may take it away again, here and now: then there is no copy.
+                with contextlib.suppress(FileNotFoundError):
+                    held = self._copies.keep(directory, aside, held)
+                    self._set_aside(directory, path, aside, held)
         except FileNotFoundError:
             self._copies.forget([held])
             return []
@@ -338,19 +344,30 @@ class Guard:
         self._away[path] = time.monotonic()
         return [replace(held, again=again)]
 
+    def _set_aside(self, directory: int, path: str, aside: str, held: Held) -> None:
+        leave_out(root_of(self._layout, path), path)
+        if held.kept and stat.S_ISLNK(os.lstat(aside, dir_fd=directory).st_mode):
+            os.unlink(aside, dir_fd=directory)  # git may write through it by any name
+        elif held.kept:
+            self._settle(directory, aside, f"{path}.held", f"{aside.rpartition('-')[0]}")
+
     def _settle(self, directory: int, aside: str, place: str, held: str) -> None:
-        """Have what is aside take the place of the one held before, or go into that folder."""
-        ours = place in self._put  # another one there may be the person's
+        """Have what is aside take the place of the one held before, or go into that folder.
+
+        Another one there is the person's, or has been changed by them.
+        """
+        ours = self._put.get(place) == _identity_at(held, directory)
         with contextlib.suppress(OSError):
             if ours:
                 with contextlib.suppress(OSError):
                     os.unlink(held, dir_fd=directory)
             if not _is_there(held, directory):
                 os.rename(aside, held, src_dir_fd=directory, dst_dir_fd=directory)
-                self._put.add(place)
+                self._put[place] = _identity_at(held, directory)
             elif ours:
                 with reached(held, directory) as at, _writable(at):
                     os.rename(aside, aside.rpartition("-")[2], src_dir_fd=directory, dst_dir_fd=at)
+                self._put[place] = _identity_at(held, directory)
 
     def _shown(self, path: str) -> str:
         return _printable(str(Path(path).relative_to(root_of(self._layout, path))))
@@ -404,26 +421,25 @@ def _is_held(lock: Path) -> bool:
 def _is_untouched(now: Seen, before: Seen | None) -> bool:
     if before is None:
         return False
-    return (now.identity[:-1], now.content) == (before.identity[:-1], before.content)
+    return now.identity[:-1] == before.identity[:-1] and now.is_like(before)
 
 
-def _files_in(folder: str, look: Look, most: int) -> Iterator[str]:
-    ahead = [folder]
+def _files_in(folder: str, look: Look, most: int) -> tuple[list[str], int]:
+    """Return files below a folder, and how many of the `most` entries are left to look at."""
+    ahead, files = [folder], list[str]()
     while ahead and most > 0:
         for entry in look.entries(ahead.pop(), most):
             most -= 1
             if _OURS.search(entry.name):
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                ahead.append(entry.path)
-            else:
-                yield entry.path
+            (ahead if entry.is_dir(follow_symlinks=False) else files).append(entry.path)
+    return files, most
 
 
 def _oldest(path: str, look: Look) -> float:
     """Return when that was last touched in a tree which was left alone longest."""
     times = []
-    for each in (path, *_files_in(path, look, 1000)):
+    for each in (path, *_files_in(path, look, 1000)[0]):
         with contextlib.suppress(OSError):
             times.append(os.lstat(each).st_ctime)
     return min(times, default=0.0)
@@ -451,19 +467,35 @@ def _writable(directory: int) -> Iterator[None]:
 
 
 def _is_there(name: str, directory: int) -> bool:
+    return _identity_at(name, directory) != ()
+
+
+def _identity_at(name: str, directory: int) -> tuple[int, ...]:
     try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return identity_in(os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:
-        return False
-    return True
+        return ()
 
 
 def _restore(directory: int, name: str, before: Seen) -> None:
+    """Put back what was there, all at once, unless something is there again."""
     content = before.content or b""
     if before.kind == stat.S_IFLNK:
         os.symlink(os.fsdecode(content), name, dir_fd=directory)
-    elif before.content is not None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
+        return
+    draft = f"{os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])}.held-{secrets.token_hex(3)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
             os.fchmod(file.fileno(), stat.S_IMODE(before.mode))
             file.write(content)
+        try:
+            os.link(draft, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            if not _is_there(name, directory):
+                os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=directory)

@@ -4,7 +4,13 @@ import os
 import stat
 from pathlib import Path
 
-from hermes.execution.backends.sandbox.later import NOT_LOOKED_INTO, OF_GIT, OF_OBJECTS, reached
+from hermes.execution.backends.sandbox.later import (
+    EMPTY,
+    NOT_LOOKED_INTO,
+    OF_GIT,
+    OF_OBJECTS,
+    reached,
+)
 from hermes.execution.backends.sandbox.mounts import SandboxLayout, root_of
 from hermes.execution.backends.sandbox.names import CHOOSING, chooses_only
 from hermes.execution.backends.sandbox.seen import Seen, described
@@ -12,6 +18,7 @@ from hermes.execution.backends.sandbox.settings import (
     OF_NEW_REPOSITORIES,
     are_harmless,
     common_of,
+    remotes,
     text_of,
     work_trees,
 )
@@ -28,7 +35,8 @@ def runs_nothing(
     *folders, name = Path(path).relative_to(root).parts
     in_git = ".git" in folders or root in layout.repositories
     if now.kind == stat.S_IFDIR:
-        return name == ".git" or (in_git and name == "hooks" and _has_samples_only(directory))
+        idle = name in {"hooks", *EMPTY} and _has_samples_only(directory, name)
+        return name == ".git" or (in_git and idle)
     if name in CHOOSING and now.kind == stat.S_IFREG:
         return now.content is not None and chooses_only(name, now.content, known)
     if folders[-1:] == ["hooks"] and in_git:
@@ -54,7 +62,8 @@ def _lines_of(name: str, content: bytes) -> list[str]:
 def _leads_nowhere(layout: SandboxLayout, path: Path, lines: list[str]) -> bool:
     """Tell whether paths in lines that run nothing themselves lead to nothing else."""
     if path.name == "config":
-        return _works_inside(layout, path.parent, "\n".join(lines))
+        text = "\n".join(lines)
+        return _works_inside(layout, path.parent, text) and not _is_out_of_sight(path.parent, text)
     if path.name == "MERGE_RR":
         files = (path.parent.parent / line.partition("\t")[2] for line in lines)
         # A work tree elsewhere is not looked for.
@@ -63,8 +72,8 @@ def _leads_nowhere(layout: SandboxLayout, path: Path, lines: list[str]) -> bool:
     return path.name != ".git" or _leads_to_nothing(layout, path.parent, lines)
 
 
-def _has_samples_only(directory: int) -> bool:
-    inside = os.open("hooks", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+def _has_samples_only(directory: int, name: str) -> bool:
+    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     try:
         with os.scandir(inside) as hooks:
             return all(hook.name.endswith(".sample") for hook in hooks)
@@ -88,6 +97,15 @@ def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
     return Path(real).is_relative_to(layout.start)
 
 
+def _is_out_of_sight(git: Path, text: str) -> bool:
+    """Tell whether a remote may be a repository that no look finds: its hooks run at each push."""
+    for value in remotes(text):
+        ways = {value, os.path.realpath(git.parent / value), os.path.realpath(git / value)}
+        if any((NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(way).parts) for way in ways):
+            return True
+    return False
+
+
 def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
     """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
     path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
@@ -109,5 +127,5 @@ def _has_nothing_to_run(layout: SandboxLayout, path: str) -> bool:
     if not new:
         return True
     with reached(path) as directory:
-        there = ((name, described(directory, name)) for name in new)
+        there = ((name, described(directory, name, compare=False)) for name in new)
         return all(runs_nothing(layout, directory, f"{path}/{n}", now) for n, now in there)

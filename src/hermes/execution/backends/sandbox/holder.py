@@ -22,6 +22,7 @@ import secrets
 import shlex
 import shutil
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -181,6 +182,10 @@ class Holder:
         self.launcher = ThreadPoolExecutor(1, initializer=confiner())
         """The thread that starts every command, confined as they are to be."""
         self._outer = _outer_user_namespace(directory)
+        # Closed with the last reference: a file call under way must not meet another sandbox there.
+        for descriptor in (directory, self._outer):
+            if descriptor is not None:
+                weakref.finalize(self, os.close, descriptor)
         ours = f"/proc/{os.getpid()}/fd"
         self._enter = _enter(
             f"{ours}/{directory}",
@@ -285,9 +290,6 @@ class Holder:
             await self.end()
         finally:
             self.launcher.shutdown(wait=False)
-            os.close(self._directory)
-            if self._outer is not None:
-                os.close(self._outer)
             await _removed(self._cgroup)
 
 

@@ -33,7 +33,9 @@ from hermes.execution.backends.sandbox.settings import (
     work_trees,
 )
 
-OF_GIT = ("config", "config.worktree", "hooks", "commondir", "lazygit.yml")
+EMPTY = frozenset({"remotes", "branches"})
+"""Folders in which git once kept remotes, and still looks for them."""
+OF_GIT = ("config", "config.worktree", "hooks", "commondir", "lazygit.yml", *sorted(EMPTY))
 _UNDER_WAY = {
     "rebase-merge": ("git-rebase-todo", "strategy", "strategy_opts"),
     "rebase-apply": ("apply-opt", "gpg_sign_opt"),

@@ -96,7 +96,7 @@ class Patrol:
         yield
         async with self._looking:
             calm = self._clean and await self._is_calm(busy, 0)
-            if not (calm and await self._accept(whole=True)):
+            if not (calm and await self._accept()):
                 await self._look(busy, 0)
 
     async def settle(self, busy: Busy) -> list[Held]:
@@ -117,10 +117,11 @@ class Patrol:
                     await self._look(busy, 0)
 
     async def finish(self) -> None:
-        """Look once more: everything inside has ended."""
+        """Look once more if anything has run since the last look: everything inside has ended."""
         async with self._looking:
             self._holder = None
-            await self._hold(self._mounted)
+            if not self._clean:
+                await self._hold(self._mounted)
             await asyncio.to_thread(self._guard.end)
             await asyncio.to_thread(self._copies.forget, self._told)
             self._told, self._clean = [], True
@@ -132,9 +133,9 @@ class Patrol:
         self._clean = False
         await asyncio.to_thread(self._guard.begin, self._mounted)
 
-    async def _accept(self, *, whole: bool = False) -> bool:
+    async def _accept(self) -> bool:
         await self.survey_mounts()
-        accepted = await asyncio.to_thread(self._guard.accept, self._mounted, whole=whole)
+        accepted = await asyncio.to_thread(self._guard.accept, self._mounted)
         await self._cover()
         return accepted
 

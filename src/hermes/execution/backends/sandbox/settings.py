@@ -26,13 +26,18 @@ _FOLLOWED = 40
 _SECTIONS = re.compile(r'(?>[\s\ufeff]*\[(?:[^]"]|"(?:\\.|[^"\\])*")*\])*')
 _HARMLESS_SETTING = re.compile(
     r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
-    r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
+    r"|fetch|rebase|merge|diff|gc|extensions|lfs)\b[^\]]*\]"
+    r"|(?:name|email|url|fetch|remote|merge|rebase|default|description|pushremote|pushdefault"
+    r"|promisor|partialclone|partialclonefilter|tagopt|objectformat|refstorage|worktreeconfig"
+    r"|access|locksverify|vscode-merge-base|gk-[\w-]+|github-pr-[\w-]+"
     r"|defaultbranch|autosetupremote|repositoryformatversion|filemode|bare|logallrefupdates"
     r"|ignorecase|precomposeunicode|symlinks|active|gpgsign|ff|autocrlf|eol|safecrlf|quotepath"
     r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?"
     r"|worktree\s*=\s*[\w./-]+)?",
     re.IGNORECASE,
 )
+_ELSEWHERE = re.compile(r"(?!file://)[^/]*:")
+"""How a remote begins that is no path."""
 _STRATEGY = r"(?:ort|recursive|resolve|octopus|ours|subtree)"
 """Ways to merge that git has itself: any other name is that of a program."""
 _OPTION = (
@@ -114,6 +119,12 @@ def common_of(git: Path) -> Path:
 def work_trees(text: str) -> list[str]:
     """Return where settings say that the work tree is."""
     return [_said(value) for _, key, value in _settings(text) if key == "worktree"]
+
+
+def remotes(text: str) -> list[str]:
+    """Return the remotes that settings name by a path of this machine."""
+    named = (_said(value) for _, key, value in _settings(text) if key == "url")
+    return [value.removeprefix("file://") for value in named if not _ELSEWHERE.match(value)]
 
 
 def way(path: str | Path, project: Path) -> Iterator[str]:

@@ -55,12 +55,15 @@ class View:
         writable: tuple[str, ...],
         guarded: tuple[str, ...] = (),
         project: str = "",
+        keeps: object = None,
     ) -> None:
         """Look from `root`; write below `writable`, but not below what is `guarded` in it.
 
         In a `project` the guarded names count in every folder, and what git keeps is for git.
+        What it `keeps` lives as long as it does: the root may lead through a descriptor of that.
         """
         self._root = root
+        self._keeps = keeps
         self._project = _parts(project) if project else None
         self._writable = [_parts(path) for path in writable]
         self._guarded = [_parts(path) for path in guarded]

@@ -1,0 +1,302 @@
+"""What the person does in the project meanwhile is theirs: no look takes or undoes it."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fakes.boxes import Boxes, sh
+from fakes.hermes_process import other_process
+from fakes.person import Person, saved, until_there
+from hermes.domain.ports.execution import ShellRun
+from hermes.execution.backend import PooledEnvironment
+from hermes.execution.backends.sandbox import guard, patrol
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+WAITS = "until [ -e {0} ]; do sleep 0.02; done"
+
+
+async def serving(env: PooledEnvironment, person: Person) -> None:
+    """Have something run inside, as a server of the project does."""
+    await env.spawn(ShellRun(script="touch serving; exec sleep 600"))
+    await until_there(person.project / "serving")
+
+
+async def looked(env: PooledEnvironment) -> str:
+    """Return what is told after a look."""
+    return (await sh(env, "true")).output
+
+
+def there(project: Path) -> set[str]:
+    return {str(p.relative_to(project)) for p in project.rglob("*") if ".git/" not in str(p)}
+
+
+async def test_another_name_of_a_long_file_takes_nothing_away(person: Person) -> None:
+    for name in (".idea/workspace.xml", ".github/banner.png", ".vscode/words.json"):
+        file = person.project / name
+        file.parent.mkdir()
+        file.write_bytes(os.urandom(45_000).hex().encode())
+    env = await person.open()
+    await serving(env, person)
+    before = there(person.project)
+    shutil.copytree(person.project, person.home / "backup", copy_function=os.link)
+    assert "held" not in await looked(env)
+    assert there(person.project) == before
+
+
+async def test_a_long_file_that_was_changed_by_another_name_is_held(person: Person) -> None:
+    file = person.project / ".idea/workspace.xml"
+    file.parent.mkdir()
+    file.write_text("x" * 90_000)
+    other = person.project / "other.xml"
+    other.hardlink_to(file)
+    env = await person.open()
+    await looked(env)
+    result = await sh(env, f"printf y | dd of={other} conv=notrunc bs=1 seek=80000")
+    assert ".idea/workspace.xml" in result.output.partition("Renamed to *.held")[2]
+
+
+async def test_what_is_saved_between_two_commands_stays(person: Person) -> None:
+    env = await person.open()
+    await looked(env)
+    (person.project / "sub/.vscode").mkdir(parents=True)
+    (person.project / "sub/.envrc").write_text("export A=1\n")
+    (person.project / "sub/.vscode/settings.json").write_text("{}")
+    assert "held" not in await looked(env)
+    assert {"sub/.envrc", "sub/.vscode/settings.json"} <= there(person.project)
+
+
+async def test_what_is_done_while_nothing_runs_outlives_the_session(person: Person) -> None:
+    (person.project / ".envrc").write_text("old\n")
+    env = await person.open()
+    await looked(env)
+    (person.project / "sub").mkdir()
+    (person.project / "sub/.envrc").write_text("export MINE=1\n")
+    saved(person.project / ".envrc", "new\n")
+    person.git("config", "core.editor", "vim")
+    before = there(person.project)
+    await person.boxes.pool.close()
+    assert there(person.project) == before
+    assert (person.project / ".envrc").read_text() == "new\n"
+    assert "vim" in (person.project / ".git/config").read_text()
+
+
+async def test_a_mended_file_of_what_was_held_is_not_replaced(person: Person) -> None:
+    env = await person.open()
+    await sh(env, "echo a > .envrc")
+    saved(person.project / ".envrc.held", "mended by the person\n")
+    await sh(env, "echo b > .envrc")
+    assert (person.project / ".envrc.held").read_text() == "mended by the person\n"
+    first, second = await sh(env, "true"), await sh(env, "echo c > .envrc")
+    assert "held" not in first.output
+    assert ".envrc" in second.output
+    assert (person.project / ".envrc.held").read_text() == "mended by the person\n"
+
+
+async def test_what_editors_and_git_note_by_themselves_stays(person: Person) -> None:
+    env = await person.open()
+    await serving(env, person)
+    for key, value in {
+        "branch.x.vscode-merge-base": "origin/main",
+        "branch.x.gk-last-accessed": "2026-01-01",
+        "branch.x.github-pr-owner-number": "a#b#1",
+        "remote.origin.promisor": "true",
+        "remote.origin.partialclonefilter": "blob:none",
+        "lfs.repositoryformatversion": "0",
+        "branch.x.remote": "origin",
+    }.items():
+        person.git("config", key, value)
+        assert "held" not in await looked(env)
+        assert person.git("config", key).strip() == value
+
+
+async def test_no_list_of_an_earlier_rebase_comes_back_into_a_later_one(person: Person) -> None:
+    for number in range(6):
+        (person.project / f"f{number}").write_text(str(number))
+        person.git("add", f"f{number}")
+        person.git("commit", "-qm", f"commit {number}")
+    commits = person.git("log", "--format=%s")
+    env = await person.open()
+    await serving(env, person)
+    go, at, todo = person.home / "go", person.home / "at", ".git/rebase-merge/git-rebase-todo"
+    editor = person.file("editor", f"#!/bin/sh\n{WAITS.format(go)}\n")
+    editor.chmod(0o755)
+    person.git("config", "--global", "sequence.editor", str(editor))
+    first = asyncio.create_task(asyncio.to_thread(person.git, "rebase", "-i", "HEAD~2"))
+    await until_there(person.project / todo)
+    assert "held" not in await looked(env)
+    go.touch()
+    await first
+    await looked(env)
+
+    go.unlink()
+    command = f"touch {at}; {WAITS.format(go)}"
+    rebase = asyncio.to_thread(person.git, "rebase", "--exec", command, "HEAD~4")
+    second = asyncio.create_task(rebase)
+    await until_there(at)
+    assert todo in await looked(env)
+    assert not (person.project / todo).exists()
+    go.touch()
+    with pytest.raises(subprocess.CalledProcessError):  # it stops, and does not end early
+        await second
+    person.git("rebase", "--abort")
+    assert person.git("log", "--format=%s") == commits
+
+
+async def test_settings_of_one_repository_do_not_come_back_into_another(person: Person) -> None:
+    env = await person.open()
+    await sh(env, "git init -q lib; git -C lib remote add origin https://example.org/a")
+    await serving(env, person)
+    await sh(env, "rm -rf lib")
+    result = await sh(env, "git init -q lib; git -C lib config core.fsmonitor ./evil")
+    assert "lib/.git/config" in result.output
+    assert not (person.project / "lib/.git/config").exists()
+
+
+async def test_a_kill_while_something_is_put_back_leaves_all_of_it(person: Person) -> None:
+    person.git("remote", "add", "origin", "https://example.org/x.git")
+    script = f"""
+        import asyncio, os, signal
+        from pathlib import Path
+        from fakes.boxes import Boxes, sh
+        from hermes.domain.ports.execution import ShellRun
+        from hermes.execution.backends.sandbox import patrol
+        patrol.EVERY = 0.05
+        real = os.fchmod
+        def killed(fd, mode):
+            if "/.git/config" in os.readlink(f"/proc/self/fd/{{fd}}"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(fd, mode)
+        os.fchmod = killed
+        async def main():
+            home = Path({str(person.boxes.home)!r})
+            env = {{"HOME": {str(person.home)!r}}}
+            boxes = Boxes("sandbox", home, base_env=env, project={str(person.project)!r})
+            env = await boxes.pool.get("main", "s0", {str(person.project)!r})
+            await sh(env, "true")
+            await env.run(ShellRun(script="touch ready; sleep 60"))
+        asyncio.run(main())
+    """
+    with other_process(script) as child:
+        await until_there(person.project / "ready")
+        person.git("config", "core.editor", "vim")
+        await asyncio.to_thread(child.wait)
+    await looked(await person.open())
+    assert person.git("config", "remote.origin.url").strip() == "https://example.org/x.git"
+
+
+async def test_files_beyond_what_is_remembered_are_not_taken_for_new_ones(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_IN_FOLDERS", 60)
+    for number in range(12):
+        folder = person.project / f".claude/worktrees/w/d{number}"
+        folder.mkdir(parents=True)
+        for name in range(10):
+            (folder / f"f{name}").write_text("x")
+        settings = person.project / f"pkg{number}/.vscode/settings.json"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("{}")
+    one, two = await person.open("one"), await person.open("two")
+    await looked(one)
+    await serving(two, person)
+    await looked(one)
+    shutil.rmtree(person.project / ".claude/worktrees/w/d3")
+    before = there(person.project)
+    for env in (one, two, one):
+        assert "held" not in await looked(env)
+    assert there(person.project) == before
+
+
+RETURNS = r"""
+import ctypes, os, struct, time
+libc, body = ctypes.CDLL(None), b"#" * (4 << 20)
+ino = libc.inotify_init1(0)
+MOVED, CLOSED = 0x800, 0x10
+def put():
+    with open("draft", "wb") as file:
+        file.write(body)
+    watch = libc.inotify_add_watch(ino, b"draft", MOVED | CLOSED)
+    os.rename("draft", ".envrc")
+    return watch
+watch, moves = put(), 0
+while True:
+    data, at = os.read(ino, 4096), 0
+    while at < len(data):
+        w, mask, _, size = struct.unpack_from("iIII", data, at)
+        at += 16 + size
+        if w != watch:
+            continue
+        moves += bool(mask & MOVED)
+        if mask & CLOSED and moves == 2:
+            for name in os.listdir("."):
+                if name.startswith(".envrc.held"):
+                    os.unlink(name)
+            time.sleep(0.1)
+            watch, moves = put(), 0
+            break
+"""
+
+
+async def test_what_is_taken_away_right_after_it_was_held_was_held_all_the_same(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patrol, "EVERY", 0.1)
+    (person.project / "returns.py").write_text(RETURNS)
+    env = await person.open()
+    result = await sh(env, "exec python3 returns.py", timeout=45)
+    assert "It came back at once" in result.output
+    assert not (person.project / ".envrc").exists()
+
+
+async def test_a_file_call_that_waits_does_not_reach_the_next_sandbox(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path)
+    one, two = await boxes.open("one"), await boxes.open("two")
+    lock = "import fcntl, os, time; f = os.open('d', 0); fcntl.flock(f, fcntl.LOCK_EX);"
+    await sh(one, "mkdir d")
+    await one.spawn(ShellRun(script=f"python3 -c \"{lock} open('locked', 'w'); time.sleep(60)\""))
+    await until_there(boxes.directory("one") / "workspace/locked")
+    waiting = [asyncio.create_task(one.write(f"/workspace/d/{n}", b"x")) for n in range(2)]
+    await asyncio.sleep(0)
+    late = asyncio.create_task(one.write("/workspace/planted", b"x"))
+    read = asyncio.create_task(one.read("/workspace/diary"))
+    await asyncio.sleep(0)
+    full = await sh(one, "for i in $(seq 505); do sleep 60 & done")
+    assert "sandbox was full" in full.output
+    await sh(two, "echo private > diary")
+    done = await asyncio.gather(*waiting, late, read, return_exceptions=True)
+    assert b"private\n" not in done
+    assert (await sh(two, "ls")).output == "diary\n"
+    await boxes.pool.close()
+
+
+@pytest.mark.parametrize("name", ["remotes", "branches"])
+async def test_a_remote_in_the_old_form_is_held(person: Person, name: str) -> None:
+    env = await person.open()
+    result = await sh(env, f"mkdir -p .git/{name}; echo 'URL: ./evil' > .git/{name}/origin")
+    assert f".git/{name}" in result.output
+    assert not (person.project / f".git/{name}/origin").exists()
+
+
+@pytest.mark.parametrize("url", ["{0}", "file://{0}", "../.git/objects/zz", "../link"])
+async def test_no_remote_is_hidden_where_no_look_goes(person: Person, url: str) -> None:
+    env = await person.open()
+    hidden = person.project / ".git/objects/zz"
+    await sh(env, f"git init -q --bare {hidden}; ln -s {hidden} link; git init -q lib")
+    result = await sh(env, f"git -C lib remote add origin {url.format(hidden)}")
+    assert "lib/.git/config" in result.output
+    remote = (person.project / "lib/.git/config").read_text()
+    assert "zz" not in remote
+    assert "link" not in remote
+
+
+async def test_a_remote_in_plain_sight_stays(person: Person) -> None:
+    env = await person.open()
+    await sh(env, "git init -q lib")
+    for url in ("https://example.org/objects/x", "git@example.org:a/target/x", "../x", "/srv/x"):
+        await sh(env, f"git -C lib remote add r{abs(hash(url))} {url}")
+        assert url in (person.project / "lib/.git/config").read_text()
