@@ -55,6 +55,7 @@ from hermes.execution.policy.floor import (
     mentions_floor,
 )
 from hermes.execution.policy.grammar import read_scripts
+from hermes.execution.policy.made import RUNS_FETCHED, RUNS_MADE
 from hermes.execution.policy.nested import SHELLS
 from hermes.execution.policy.places import PlaceKind, place_of
 from hermes.execution.policy.syntax import COMPUTED
@@ -418,7 +419,10 @@ def _acts_on_its_own(line: str) -> bool:
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
-    yield from (structs.replace(f, opaque=False) for f in found.findings if f in {DELETES, RUNS})
+    # Of a file whose text nobody has worked out it counts what went into it, or where it is from.
+    unseen = {RUNS_MADE, RUNS_FETCHED} if found.made.harms or found.made.fetched else set()
+    asked = {DELETES, RUNS} | unseen
+    yield from (structs.replace(f, opaque=False) for f in found.findings if f in asked)
     for command in found.commands:
         if not command.path.strip(f"{COMPUTED}{UNKNOWN}") and not command.args:
             yield opaque("what it runs is computed")

@@ -46,7 +46,7 @@ WROTE_TOO_MUCH = opaque("more files were written here than are remembered", "mad
 RUNS_MADE = opaque("it runs a file that was just made", "made, run")
 RUNS_FOREIGN = Finding("it runs a file from outside of the project", "run outside")
 RUNS_FETCHED = Finding("it runs what was just fetched, or written to act", "fetched, run")
-BEHIND_LINK = opaque("it works behind a link that was just made")
+BEHIND_LINK = opaque("it works behind a link that was just made, or may have come just now")
 
 _FETCHERS = listed("fetchers")
 _ARRIVALS = _FETCHERS | listed("decoders") | listed("arrivals")
@@ -73,6 +73,8 @@ class MadeFiles:
         """What came from elsewhere; a tool may find code among it by itself."""
         self.read: dict[str, str] = {}
         """What of earlier calls this judgement goes by, with its text or when it was changed."""
+        self.harms = False
+        """Whether something was written that may run or delete something, by its words."""
         self._ground = ground
         self._forgot = forgotten(ground.carried.project) in ground.carried.files
         self._on_disk = {*ground.carried.files} - {forgotten(ground.carried.project)}
@@ -108,8 +110,9 @@ class MadeFiles:
             homes = self._ground.user_homes
             self._wrote_floor = self._wrote_floor or any(mentions_floor(t, homes) for t in texts)
             code = any(_CODE.search(p) and not p.endswith("Dockerfile") for p in made)
-            harm = code and any(_HARM.search(_CLEANING.sub("", t)) for t in texts)
-            self._acts = self._acts or harm
+            harm = any(_HARM.search(_CLEANING.sub("", t)) for t in texts)
+            self.harms = self.harms or harm
+            self._acts = self._acts or (code and harm)
         if name in {"ln", "link"} or (name == "cp" and command.letters() & set("sl")):
             self._links |= made
         sources = {c.name for c in (command, *command.feed.upstream, *command.inner)}

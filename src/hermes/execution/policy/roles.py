@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
 from hermes.execution.policy.code import language_of
 from hermes.execution.policy.command import (
@@ -56,6 +56,7 @@ _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
 _GLUED = re.compile(r"^-(?:[A-Za-z]+(?=[/~])|[A-Za-z](?=\.))")
 _SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+$|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
+_KEPT_AS = re.compile(r"-(?:[a-zA-Z]*?i|-in-place=)(.*[*/].*)")
 _FILE = re.compile(r"\w\.[a-z]\w{0,4}$")
 _PATCHED = re.compile(r"(?m)^[ \tX]*(?:---|\*\*\*|\+\+\+) (?!/dev/null)([^\s]+)")
 _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
@@ -114,7 +115,12 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
     operands = command.operands()
     if any(re.match(r"-[a-zA-Z]*i", a) for a in command.args) or command.has_long("in-place"):
         given = scripts or list(command.values_of("-f"))
-        yield from operands if given else (operands[1:] or operands)
+        files = operands if given else (operands[1:] or operands)
+        yield from files
+        # With `*` or a folder in it what is added to a name is where the old file goes.
+        named = [found[1] for a in command.args if (found := _KEPT_AS.match(a))]
+        for (folder, _, name), kept in product((f.rpartition("/") for f in files), named):
+            yield posixpath.join(folder, kept.replace("*", name) if "*" in kept else name + kept)
     found = [_AWK_OUTPUT.match(arg) for arg in command.args]
     if command.name in {"sed", "gsed"}:
         found = [_SED_WRITE.search(text) for text in (*scripts, *operands[:1])]
