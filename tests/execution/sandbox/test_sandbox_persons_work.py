@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,93 @@ async def test_a_remote_in_plain_sight_stays(person: Person) -> None:
     for url in ("https://example.org/objects/x", "git@example.org:a/target/x", "../x", "/srv/x"):
         await sh(env, f"git -C lib remote add r{abs(hash(url))} {url}")
         assert url in (person.project / "lib/.git/config").read_text()
+
+
+async def test_the_person_checks_out_other_versions_of_guarded_files(person: Person) -> None:
+    ci = person.project / ".github/workflows/ci.yml"
+    ci.parent.mkdir(parents=True)
+    for branch, text in (("main2", "one\n"), ("feature", "two\n")):
+        person.git("checkout", "-q", "-b", branch)
+        ci.write_text(text)
+        (ci.parent / f"{branch}.yml").write_text(text)
+        person.git("add", ".github")
+        person.git("commit", "-qm", branch)
+    env = await person.open()
+    await serving(env, person)
+    for branch, text in (("main2", "one\n"), ("feature", "two\n"), ("main2", "one\n")) * 2:
+        person.git("checkout", "-q", branch)
+        assert "held" not in await looked(env)
+        assert ci.read_text() == text
+    saved(ci, "of the person\n")
+    assert "held" not in await looked(env)
+    ci.write_text("of the person, too\n")  # in place, as some editors save
+    assert "held" not in await looked(env)
+    assert person.git("status", "--short", ".github").split() == ["M", ".github/workflows/ci.yml"]
+    assert "Read-only" in (await sh(env, "echo evil >> .github/workflows/ci.yml")).output
+
+
+async def test_a_file_that_commands_have_open_is_compared_where_the_person_moved_it(
+    person: Person,
+) -> None:
+    (person.project / ".github").mkdir()
+    (person.project / ".github/a.yml").write_text("a\n")
+    env = await person.open()
+    keeps = "echo good > b.yml; exec 5>>b.yml; touch opened; until [ -e go ]; do sleep 0.02; done"
+    await env.spawn(ShellRun(script=f"{keeps}; echo evil >&5; touch written; exec sleep 600"))
+    await until_there(person.project / "opened")
+    made = time.monotonic()
+    while time.monotonic() < made + 0.2:  # longer than clocks of file systems are behind
+        await looked(env)
+    (person.project / "b.yml").rename(person.project / ".github/b.yml")
+    assert "held" not in await looked(env)
+    (person.project / "go").touch()
+    await until_there(person.project / "written")
+    assert ".github/b.yml" in await looked(env)
+    assert (person.project / ".github/b.yml").read_text() == "good\n"
+
+
+async def test_a_repository_without_a_work_tree_stays_one(person: Person) -> None:
+    person.git("branch", "feature")
+    env = await person.open()
+    made = await sh(env, "git clone -q --mirror . mirror.git; git init -q --bare sub/server.git")
+    assert "held" not in made.output
+    used = await sh(
+        env,
+        "git push -q sub/server.git HEAD:refs/heads/main && cd mirror.git"
+        " && git branch -D feature && git rev-parse --absolute-git-dir",
+    )
+    assert used.output.endswith(f"{person.project}/mirror.git\n")
+    assert "feature" in person.git("branch")
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "git -C r.git config core.fsmonitor ./evil",
+        "echo evil > r.git/hooks/post-update",
+        "echo '[core] fsmonitor=./evil' > r.git/config.worktree",
+        "mkdir -p r.git/remotes; echo 'URL: ./evil' > r.git/remotes/origin",
+    ],
+)
+async def test_such_a_repository_says_nothing_to_run(person: Person, plant: str) -> None:
+    env = await person.open()
+    await sh(env, "git init -q --bare r.git")
+    result = await sh(env, plant)
+    assert "Renamed to *.held: r.git/" in result.output
+    at_once = await sh(env, f"rm -rf r.git; git init -q --bare r.git; {plant}")
+    assert "Renamed to *.held: r.git/" in at_once.output
+
+
+async def test_ordinary_settings_of_git_stay(person: Person) -> None:
+    env = await person.open()
+    for command in (
+        "git init -q a; cd a; git sparse-checkout set sub; git sparse-checkout list",
+        "git init -q b; git -C b remote add --no-tags x https://x/y",
+        "git -C b remote add --mirror=fetch y https://x/y",
+        "git init -q --object-format=sha256 c; git -C c config user.name n",
+        "git init -q d; git -C d config blame.ignoreRevsFile f",
+        "git init -q e; git -C e commit -q --allow-empty -m x; git -C e worktree add -q ../e2",
+    ):
+        result = await sh(env, f"cd {person.project} && {{ {command}; }}")
+        assert result.exit_code == 0, result.output
+        assert "held" not in result.output

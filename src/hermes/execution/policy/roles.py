@@ -118,8 +118,8 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
         files = operands if given else (operands[1:] or operands)
         yield from files
         # With `*` or a folder in it what is added to a name is where the old file goes.
-        named = [found[1] for a in command.args if (found := _KEPT_AS.match(a))]
-        for (folder, _, name), kept in product((f.rpartition("/") for f in files), named):
+        kept_as = [m[1] for m in map(_KEPT_AS.match, command.args) if m]
+        for (folder, _, name), kept in product((f.rpartition("/") for f in files), kept_as):
             yield posixpath.join(folder, kept.replace("*", name) if "*" in kept else name + kept)
     found = [_AWK_OUTPUT.match(arg) for arg in command.args]
     if command.name in {"sed", "gsed"}:

@@ -32,7 +32,14 @@ from hermes.execution.backends.sandbox.harmless import runs_nothing
 from hermes.execution.backends.sandbox.held import Copies, Held, leave_out
 from hermes.execution.backends.sandbox.later import Look, change_mode, found, reached
 from hermes.execution.backends.sandbox.mounts import SandboxLayout, coverings, root_of
-from hermes.execution.backends.sandbox.seen import GONE, HIDDEN, Seen, described, identity_in
+from hermes.execution.backends.sandbox.seen import (
+    GONE,
+    HIDDEN,
+    Seen,
+    born,
+    described,
+    identity_in,
+)
 from hermes.execution.backends.sandbox.settings import kind
 
 _RECORD = "before"
@@ -48,6 +55,8 @@ _LONGEST_NAME = 240
 """Bytes of a name to which something can be added."""
 _BACK_SOON = 30.0
 """Seconds in which what was held does not come back under its name, unless something puts it."""
+_COARSE = 0.05
+"""Seconds by which the clock of a file system may be behind."""
 _SLOWEST = 120.0
 """Seconds after its last sign of life in which a Hermes that hangs is ended."""
 
@@ -69,6 +78,8 @@ class Guard:
         self._copies = Copies(layout.held)
         self._before = self._began = -math.inf
         """When the look before and this one began."""
+        self._looked = 0.0
+        """When the look before began, as the clock on the wall says."""
         self._away: dict[str, float] = {}
         """What was held since nothing ran, and when."""
         self._within: set[tuple[int, ...]] = set()
@@ -95,6 +106,7 @@ class Guard:
             return True
         mounted = self._layout.guarded if mounted is None else mounted
         with self._lock, Look() as look:
+            self._looked = time.time() - _COARSE
             self._full.clear()
             size, known, own = 0, dict[str, Seen](), dict[str, Seen]()
             for path in self._present(look, mounted, None, None):
@@ -125,6 +137,7 @@ class Guard:
             # Where another sandbox has no mount it may have changed what has one here.
             mounted = mounted if self._noted_by_others() is None else ()
             self._before, self._began = self._began, time.monotonic()
+            began = time.time()
             present = set[str]()
             # What opens a folder can be seen inside, and what was to be found be gone before it is.
             for inner in ((), None):
@@ -145,6 +158,7 @@ class Guard:
                 for path in [path for path in memory if path not in present]:
                     if not os.path.lexists(path):
                         del memory[path]
+            self._looked = began - _COARSE
         return away
 
     def _is_left_out(self, path: str) -> bool:
@@ -232,20 +246,33 @@ class Guard:
             before = None if known is None else self._known.get(folder)
             if folder == _ITSELF and folder in mounted:
                 continue
+            if not before and known is not None:
+                continue
+            files, room = _files_in(folder, look, room)
             if before and folder in mounted and self._is_out_of_reach(folder, before):
-                paths.update(self._with_other_names(folder))
-            elif before or known is None:
-                files, room = _files_in(folder, look, room)
-                paths.update(files)
-                if room <= 0 and known is None:
-                    self._full.add(folder)
+                files = list(filter(self._may_be_of_commands, files))
+            paths.update(files)
+            if room <= 0 and known is None:
+                self._full.add(folder)
         return paths
 
-    def _with_other_names(self, folder: str) -> Iterator[str]:
-        """Return the files in a folder under a mount that can be reached elsewhere."""
-        for path, before in self._known.items():
-            if path.startswith(f"{folder}/") and not self._is_out_of_reach(path, before):
-                yield path
+    def _may_be_of_commands(self, path: str) -> bool:
+        """Tell whether a file under a read-only mount may be written to in another way.
+
+        Any other one is the host's, however often git or an editor replaces it there.
+        """
+        before, now = self._known.get(path), GONE
+        with contextlib.suppress(OSError):
+            now = Seen(kind=-1, identity=identity_in(os.lstat(path)))
+        if now is GONE:
+            return False
+        same = before if before is not None and before.file == now.file else None
+        if now.identity[3] > 1 or now.file in self._within or (same and same.has_other_names):
+            return True
+        self._known[path] = self._seen(path, before)
+        if same is None and born(path) / 1e9 < self._looked:
+            self._within.add(now.file)  # it was somewhere else before, where it may be open
+        return False
 
     def _reachable(self, path: str) -> str:
         """Return the first link on the way to something, if there is one, instead of it."""

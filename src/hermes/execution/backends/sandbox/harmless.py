@@ -33,7 +33,9 @@ def runs_nothing(
     """
     root = root_of(layout, path)
     *folders, name = Path(path).relative_to(root).parts
-    in_git = ".git" in folders or root in layout.repositories
+    if name == "HEAD" and now.kind == stat.S_IFREG and folders and ".git" not in folders:
+        return _has_nothing_to_run(layout, str(Path(path).parent))
+    in_git = ".git" in folders or root in layout.repositories or _is_bare(Path(path), folders)
     if now.kind == stat.S_IFDIR:
         idle = name in {"hooks", *EMPTY} and _has_samples_only(directory, name)
         return name == ".git" or (in_git and idle)
@@ -54,6 +56,12 @@ def runs_nothing(
     return _leads_nowhere(layout, Path(path), new)
 
 
+def _is_bare(path: Path, folders: list[str]) -> bool:
+    """Tell whether this is of a repository without a work tree, in a folder of the project."""
+    above = (path.parent, path.parent.parent)[: len(folders)]
+    return any(os.path.lexists(folder / "HEAD") for folder in above)
+
+
 def _lines_of(name: str, content: bytes) -> list[str]:
     ended = content.replace(b"\0", b"\n") if name == "MERGE_RR" else content
     return ended.decode("utf-8", "replace").splitlines()
@@ -61,7 +69,7 @@ def _lines_of(name: str, content: bytes) -> list[str]:
 
 def _leads_nowhere(layout: SandboxLayout, path: Path, lines: list[str]) -> bool:
     """Tell whether paths in lines that run nothing themselves lead to nothing else."""
-    if path.name == "config":
+    if path.name in {"config", "config.worktree"}:
         text = "\n".join(lines)
         return _works_inside(layout, path.parent, text) and not _is_out_of_sight(path.parent, text)
     if path.name == "MERGE_RR":

@@ -313,6 +313,8 @@ def found(project: Path, repositories: tuple[str, ...], look: Look) -> set[str]:
     for path in chain([project / ".git"], usual, _tucked_away(tucked, look)):
         if path.name != ".git":
             seen.add(str(path))
+            if path.name == "HEAD" and path.parent != project:  # a repository without a work tree
+                seen.update(str(path.with_name(name)) for name in OF_GIT)
             continue
         inner = kind(str(path)) == stat.S_IFDIR
         seen.update(() if inner else (str(path),))

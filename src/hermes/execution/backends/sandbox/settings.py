@@ -26,10 +26,12 @@ _FOLLOWED = 40
 _SECTIONS = re.compile(r'(?>[\s\ufeff]*\[(?:[^]"]|"(?:\\.|[^"\\])*")*\])*')
 _HARMLESS_SETTING = re.compile(
     r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
-    r"|fetch|rebase|merge|diff|gc|extensions|lfs)\b[^\]]*\]"
+    r"|fetch|rebase|merge|diff|gc|extensions|lfs|index|receive|blame|http)\b[^\]]*\]"
     r"|(?:name|email|url|fetch|remote|merge|rebase|default|description|pushremote|pushdefault"
     r"|promisor|partialclone|partialclonefilter|tagopt|objectformat|refstorage|worktreeconfig"
-    r"|access|locksverify|vscode-merge-base|gk-[\w-]+|github-pr-[\w-]+"
+    r"|mirror|sparsecheckout|sparsecheckoutcone|sparse|sharedrepository|denynonfastforwards"
+    r"|denycurrentbranch|ignorerevsfile|longpaths|version|access|locksverify|vscode-merge-base"
+    r"|gk-[\w-]+|github-pr-[\w-]+"
     r"|defaultbranch|autosetupremote|repositoryformatversion|filemode|bare|logallrefupdates"
     r"|ignorecase|precomposeunicode|symlinks|active|gpgsign|ff|autocrlf|eol|safecrlf|quotepath"
     r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?"
@@ -48,6 +50,7 @@ _OPTION = (
 """Of a way to merge; others may name a file that is written."""
 OF_NEW_REPOSITORIES = {
     "config": _HARMLESS_SETTING,
+    "config.worktree": _HARMLESS_SETTING,
     "commondir": re.compile(r"\.\./\.\."),
     ".git": re.compile(r"gitdir: (?>[^\0]*/\.git/(?:modules|worktrees)/)[\w./-]+"),
     "git-rebase-todo": re.compile(r"(?!\s*(?:x|exec)\b).*"),
