@@ -391,3 +391,16 @@ async def test_ordinary_settings_of_git_stay(person: Person) -> None:
         result = await sh(env, f"cd {person.project} && {{ {command}; }}")
         assert result.exit_code == 0, result.output
         assert "held" not in result.output
+
+
+async def test_the_person_is_told_at_once_of_what_was_held_while_no_command_is_asked_for(
+    person: Person,
+) -> None:
+    env = await person.open()
+    await serving(env, person)
+    (person.project / ".vscode").mkdir()
+    (person.project / ".vscode/settings.json").write_text("{}")
+    notice = await person.boxes.pool.next_notice()
+    assert (notice.session_id, notice.exit_code) == ("s1", None)
+    assert "Renamed to *.held: .vscode (copy" in notice.text
+    assert ".vscode (copy" in await looked(env)

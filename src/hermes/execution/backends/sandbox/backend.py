@@ -28,6 +28,7 @@ from hermes.execution.backend import (
 )
 from hermes.execution.backends.sandbox import walls
 from hermes.execution.backends.sandbox.footprint import Footprint
+from hermes.execution.backends.sandbox.held import Held
 from hermes.execution.backends.sandbox.holder import SYSTEM_PATH, Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
@@ -94,7 +95,8 @@ class SandboxEnvironment(ShellEnvironment):
         self._holder: Holder | None = None
         self._unclaimed = layout
         self._lock: int | None = None
-        self._patrol = Patrol(layout)
+        self._notify = request.notify
+        self._patrol = Patrol(layout, self._tell_of)
         self._started: set[str] = set()
         """Background processes inside."""
         self._footprint: Footprint | None = None
@@ -270,20 +272,7 @@ class SandboxEnvironment(ShellEnvironment):
         """Undo what must not stay; end what leaves no room for the next command."""
         note = ""
         if away := await self._patrol.settle(self._busy):
-            names = list(dict.fromkeys(map(str, away)))
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            copies = (
-                f" Copies are in {self._layout.held}/<number>: tell the user where, if they may"
-                " have saved one of these meanwhile."
-            )
-            note = (
-                f"\n[Renamed to *.held: {', '.join(names[:_NAMED])}{more}."
-                " What would run on the host later cannot be made or changed in the sandbox;"
-                " a command with `escalate` can ask for it."
-                f"{copies if any(held.kept for held in away) else ''}]"
-            )
-            if any(held.again for held in away):
-                note += "\n[It came back at once: everything that ran in the sandbox was ended.]"
+            note = self._note_of(away)
         if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running
             ended = " Delete something." if running else " Everything that ran in it was ended."
@@ -295,6 +284,33 @@ class SandboxEnvironment(ShellEnvironment):
                 " Everything that ran in it has been ended.]"
             )
         return note
+
+    def _note_of(self, away: list[Held]) -> str:
+        names = list(dict.fromkeys(map(str, away)))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        copies = (
+            f" Copies are in {self._layout.held}/<number>: tell the user where, if they may"
+            " have saved one of these meanwhile."
+        )
+        note = (
+            f"\n[Renamed to *.held: {', '.join(names[:_NAMED])}{more}."
+            " What would run on the host later cannot be made or changed in the sandbox;"
+            " a command with `escalate` can ask for it."
+            f"{copies if any(held.kept for held in away) else ''}]"
+        )
+        if any(held.again for held in away):
+            note += "\n[It came back at once: everything that ran in the sandbox was ended.]"
+        return note
+
+    def _tell_of(self, away: list[Held]) -> None:
+        """Tell the session now: the person may have made it, and does not see any command."""
+        why = (
+            "While a process runs in the sandbox, files appeared or changed in the project that"
+            " tools of the user would obey, and nobody can tell whether the user or the process"
+            " made them. Tell the user briefly, and that what they made themselves they can put"
+            " back when no process runs in the sandbox."
+        )
+        self._notify("sandbox", f"{why}{self._note_of(away)}", None)
 
     async def _watch(self, holder: Holder, footprint: Footprint) -> None:
         """Guard the project for as long as anything runs; end what has outgrown its share.

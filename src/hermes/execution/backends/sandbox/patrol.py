@@ -8,7 +8,9 @@ way the mounts that the host's changes have taken down are made anew before the 
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from hermes.execution.backends.sandbox.guard import Guard, settle_left
@@ -20,6 +22,8 @@ log = logging.getLogger(__name__)
 
 EVERY = 1.0
 """Seconds between two looks, more or less: when the next one comes is not to be foreseen."""
+BETWEEN_NEWS = 30.0
+"""Seconds between two times that the session is told without having asked for a command."""
 _AT_ONCE = 3
 """Looks that follow each other as long as they find something."""
 
@@ -29,8 +33,12 @@ Busy = Callable[[], Awaitable[bool]]
 class Patrol:
     """Keeps the walls of one sandbox up, and tells what was held."""
 
-    def __init__(self, layout: SandboxLayout) -> None:
+    def __init__(self, layout: SandboxLayout, tell: Callable[[list[Held]], None]) -> None:
+        """Look after one sandbox; `tell` of what was held while nobody waits for a command."""
         self._layout = layout
+        self._tell = tell
+        self._said: set[Held] = set()
+        self._said_at = -math.inf
         self._guard = Guard(layout)
         self._holder: Holder | None = None
         self._mounted: frozenset[str] = frozenset()
@@ -106,6 +114,7 @@ class Patrol:
                 await self._look(busy, 1)
             await asyncio.to_thread(self._copies.forget, self._told)
             self._told, self._untold = list(dict.fromkeys(self._untold)), []
+            self._said.clear()
         return self._told
 
     async def watch(self, busy: Busy) -> None:
@@ -115,6 +124,16 @@ class Patrol:
             async with self._looking:
                 if not self._clean:
                     await self._look(busy, 0)
+                if self._untold and not self._commands:
+                    self._tell_now()
+
+    def _tell_now(self) -> None:
+        """Have the person told at once: it may be theirs. The next command tells it again."""
+        news = [held for held in dict.fromkeys(self._untold) if held not in self._said]
+        if news and time.monotonic() > self._said_at + BETWEEN_NEWS:
+            self._said_at = time.monotonic()
+            self._said.update(news)
+            self._tell(news)
 
     async def finish(self) -> None:
         """Look once more if anything has run since the last look: everything inside has ended."""
