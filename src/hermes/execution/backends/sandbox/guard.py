@@ -240,7 +240,8 @@ class Guard:
         if inner is None:
             inner = found(layout.workspace, layout.repositories, look)
         top = (f"{layout.start}/.git", *layout.guarded, *inner)
-        paths = {self._reachable(path) for path in top if os.path.lexists(path)}
+        links = dict[str, bool]()
+        paths = {self._reachable(path, links) for path in top if os.path.lexists(path)}
         room = _IN_FOLDERS
         for folder in sorted(path for path in paths if self._is_closed(path)):
             before = None if known is None else self._known.get(folder)
@@ -274,13 +275,18 @@ class Guard:
             self._within.add(now.file)  # it was somewhere else before, where it may be open
         return False
 
-    def _reachable(self, path: str) -> str:
-        """Return the first link on the way to something, if there is one, instead of it."""
-        at = root = root_of(self._layout, path)
-        for folder in Path(path).relative_to(root).parts[:-1]:
-            at = f"{at}/{folder}"
-            if kind(at) == stat.S_IFLNK:
-                return at
+    def _reachable(self, path: str, links: dict[str, bool]) -> str:
+        """Return the first link on the way to something, if there is one, instead of it.
+
+        Of each folder on the way it is noted in `links` whether it is one.
+        """
+        at = len(root_of(self._layout, path))
+        while (at := path.find("/", at + 1)) >= 0:
+            above = path[:at]
+            if above not in links:
+                links[above] = kind(above) == stat.S_IFLNK
+            if links[above]:
+                return above
         return path
 
     def _is_closed(self, folder: str) -> bool:

@@ -391,7 +391,7 @@ def coverings(layout: SandboxLayout, wanted: Collection[str]) -> Iterator[tuple[
 def root_of(layout: SandboxLayout, path: str) -> str:
     """Return the folder that is watched and that something is in."""
     roots = (*layout.repositories, layout.start)
-    return next((root for root in roots if Path(path).is_relative_to(root)), "")
+    return next((root for root in roots if f"{path}/".startswith(f"{root}/")), "")
 
 
 def _folders_above(file: Path, roots: Iterable[Path]) -> list[Path]:
