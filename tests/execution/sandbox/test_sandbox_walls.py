@@ -5,6 +5,7 @@ import pytest
 from fakes.boxes import Boxes, sh
 from fakes.person import Person
 from hermes.domain.ports.execution import ShellRun
+from hermes.execution.backends.sandbox.again import is_one_command
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -30,6 +31,54 @@ async def test_a_failure_of_the_walls_is_known_for_one(person: Person, command: 
     result = await sh(env, command.format(home=person.home))
     assert result.exit_code
     assert WALLED[command] in result.walled
+
+
+ONE = (
+    "git push",
+    "GIT_TRACE=1 git push origin HEAD 2>&1",
+    "cd /tmp && git push",
+    "cd ~/src; make > log",
+    "git push 2>&1 | tail -3",
+    'git commit -m "a; b && c" -- "$file"',
+    "bash build.sh -c",
+    "git push # and that is all",
+    "cd /tmp",
+)
+SEVERAL = (
+    "git add f && git commit -qm q && git push",
+    "git add f; git push",
+    "git add f\ngit push",
+    "git fetch || git push",
+    "git fetch & git push",
+    "git push &",
+    "cd sub && git push",
+    "cd $(make sub) && git push",
+    "make >> log",
+    "make | tee log",
+    "make | python3 count.py",
+    "git push $(make remote)",
+    "X=$(make x) git push",
+    "diff <(make a) b",
+    "bash -c 'git commit && git push'",
+    "timeout 9 sh -ec 'git commit && git push'",
+    "eval 'git commit; git push'",
+    "ls | xargs touch",
+    "xargs touch < names",
+    "for f in a b; do touch $f; done",
+    "(git commit; git push)",
+    "if make; then git push; fi",
+    "! git push",
+    "git push ${x:-$(make x)}",
+    "git push 'unfinished",
+    "f() { git commit; git push; }",
+    "",
+    "git commit -m " + "x" * 5000,
+)
+
+
+@pytest.mark.parametrize("command", ONE + SEVERAL)
+def test_one_command_is_told_from_several(command: str) -> None:
+    assert is_one_command(command) is (command in ONE)
 
 
 THERE_OR_NOT = {

@@ -11,7 +11,8 @@ from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.domain.session import PROCESSES
-from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
+from hermes.domain.tools import Intent, Offer, ToolContext, ToolResult, ToolSpec
+from hermes.domain.wording import one_line, visible_line
 
 MAX_FOREGROUND = 600.0
 _MAX_OUTPUT = 2_000_000
@@ -19,6 +20,8 @@ _MAX_OUTPUT = 2_000_000
 MARK = "HERMES_PROCESS"
 """The variable by which a background process is found again after a restart."""
 _REMEMBERED = 19
+_EVIDENCE_READ, _EVIDENCE_SHOWN = 4000, 200
+_PLAIN_QUOTES = str.maketrans("“”„‟«»", '"' * 6)
 _PROGRESS_EVERY = 1.0
 _PROGRESS_CHARS = 200
 
@@ -72,8 +75,17 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
         content=_report(result, before, timeout),
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
         failure=_failure(result),
-        retry={"escalate": f"it failed in the sandbox: {result.walled}"} if result.walled else {},
+        offer=_offer(result, context) if result.walled and result.repeatable else None,
     )
+
+
+def _offer(result: CommandResult, context: ToolContext) -> Offer:
+    """Return how the command could run outside; the person sees what it has printed about it."""
+    reason = f"it has run in the sandbox and failed there: {result.walled}"
+    said = visible_line(context.capabilities.redact(result.evidence[:_EVIDENCE_READ]))
+    # In other quotation marks: those around it stay the only ones.
+    said = one_line(said.translate(_PLAIN_QUOTES), _EVIDENCE_SHOWN)
+    return Offer(arguments={"escalate": reason}, reason=result.walled, said=said)
 
 
 def _leaves(args: TerminalArgs, context: ToolContext) -> bool:
@@ -138,6 +150,11 @@ def _report(result: CommandResult, before: str, timeout: float) -> str:
         )
     elif result.exit_code:
         parts.append(f"[exit code {result.exit_code}]")
+    if result.walled and not result.repeatable:
+        parts.append(
+            f"[The sandbox may be why: {result.walled}. What worked before it has had its effect:"
+            " `escalate` with a reason can ask for the part that failed, and that alone.]"
+        )
     if result.cwd != before:
         parts.append(f"[now in {result.cwd}]")
     return "\n".join(parts) or "[no output]"

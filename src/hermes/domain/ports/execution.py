@@ -45,6 +45,10 @@ class CommandResult(Struct, frozen=True, kw_only=True):
     truncated_bytes: int = 0
     walled: str = ""
     """What the walls around it kept it from, if its failure shows that."""
+    evidence: str = ""
+    """The line of its output that shows that."""
+    repeatable: bool = False
+    """It is one command: to run it once more as a whole repeats nothing that has worked."""
 
 
 class ProcessInfo(Struct, frozen=True, kw_only=True):

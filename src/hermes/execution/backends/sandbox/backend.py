@@ -27,6 +27,7 @@ from hermes.execution.backend import (
     load_backend,
 )
 from hermes.execution.backends.sandbox import walls
+from hermes.execution.backends.sandbox.again import is_one_command
 from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.holder import SYSTEM_PATH, Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
@@ -132,8 +133,9 @@ class SandboxEnvironment(ShellEnvironment):
             beside = walls.beside(self._layout) - before
             notes = f"{walls.left_out(result.output)}{walls.unseen(beside)}"
             return replace(result, output=f"{result.output}{notes}")
-        reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout, cwd)
-        return replace(result, walled=reason)
+        stop = await asyncio.to_thread(walls.stopped_by, result.output, self._layout, cwd)
+        once = bool(stop.reason) and await asyncio.to_thread(is_one_command, command.script)
+        return replace(result, walled=stop.reason, evidence=stop.line, repeatable=once)
 
     async def spawn(
         self, command: ShellRun, on_output: Callable[[str], None] | None = None

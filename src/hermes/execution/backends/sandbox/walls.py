@@ -13,6 +13,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from msgspec import Struct
+
 from hermes.execution.backends.sandbox.mounts import HOME, STATE_DIR, SandboxLayout
 
 _TAIL = 20_000
@@ -21,7 +23,7 @@ _SIGNS = {
     "it writes to a place that is read-only in the sandbox": re.compile(
         r"Read-only file system|EROFS|Device or resource busy|could not (?:lock|write) config file"
     ),
-    "it needs your keys": re.compile(
+    "it needs keys, which are not in the sandbox": re.compile(
         r"Permission denied \(publickey|Host key verification failed|Authentication failed for"
         r"|could not read (?:Username|Password)|terminal prompts disabled|gh auth login"
         r"|Could not open a connection to your authentication agent|ENEEDAUTH|\bE401\b"
@@ -63,22 +65,36 @@ _OF_THE_HOST = ("/home", "/root", "/var", "/run", "/opt", "/srv", "/mnt", "/medi
 _OF_THE_SANDBOX = ("/tmp", "/var/tmp", STATE_DIR)  # noqa: S108 - its own
 
 
-def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> str:
+class Stop(Struct, frozen=True):
+    """What kept a command from its end, and the line of its output that shows it."""
+
+    reason: str = ""
+    line: str = ""
+
+
+def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> Stop:
     """Return what kept a failed command from its end, if that was the sandbox."""
-    text = output[-_TAIL:]
-    if not layout.network and _NO_NETWORK.search(text):
-        return "it needs the network"
+    begin = max(0, len(output) - _TAIL)
+    if not layout.network and (found := _NO_NETWORK.search(output, begin)):
+        return Stop("it needs the network", _line(output, found))
     for reason, pattern in _SIGNS.items():
-        if pattern.search(text):
-            return reason
-    if _NO_REPOSITORY.search(text) and in_a_repository(layout):
-        return "the project is a folder of a repository, which is not in the sandbox"
-    for found in _NOT_THERE.finditer(text):
+        if found := pattern.search(output, begin):
+            return Stop(reason, _line(output, found))
+    if (found := _NO_REPOSITORY.search(output, begin)) and in_a_repository(layout):
+        reason = "the project is a folder of a repository, which is not in the sandbox"
+        return Stop(reason, _line(output, found))
+    for found in _NOT_THERE.finditer(output, begin):
         said = (found[1] or found[2] or found[3]).rstrip(".,;)")
         path = posixpath.normpath(posixpath.join(cwd, said))
         if _is_outside(path, layout):
-            return f"{path} is not in the sandbox"
-    return ""
+            return Stop(f"{path} is not in the sandbox", _line(output, found))
+    return Stop()
+
+
+def _line(output: str, found: re.Match[str]) -> str:
+    """Return the lines that something was found in."""
+    end = output.find("\n", found.end())
+    return output[output.rfind("\n", 0, found.start()) + 1 : end if end >= 0 else None]
 
 
 def left_out(output: str) -> str:
