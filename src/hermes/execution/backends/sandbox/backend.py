@@ -25,6 +25,7 @@ from hermes.execution.backend import (
     EnvironmentRequest,
     PooledEnvironment,
     load_backend,
+    repository_above,
 )
 from hermes.execution.backends.sandbox import walls
 from hermes.execution.backends.sandbox.again import is_one_command
@@ -416,7 +417,7 @@ def _about(layout: SandboxLayout, *, can_leave: bool) -> str:
             " the real ones: the user sees nothing that you write to them, and the user's"
             " other files, keys and services are not there."
         )
-        if walls.in_a_repository(layout) and not os.path.lexists(layout.workspace / ".git"):
+        if repository_above(layout.workspace) is not None:
             place += " It is a folder of a git repository, and git works outside only."
     else:
         place = (
