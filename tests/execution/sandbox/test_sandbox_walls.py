@@ -4,6 +4,7 @@ import pytest
 
 from fakes.boxes import Boxes, sh
 from fakes.person import Person
+from fakes.toolbox import Toolbox
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.sandbox.again import is_one_command
 
@@ -102,6 +103,33 @@ async def test_whether_the_host_has_a_file_makes_no_difference(person: Person, p
     assert one.output.replace(there, "") == other.output.replace(not_there, "")
     assert one.walled.replace(there, "") == other.walled.replace(not_there, "")
     assert bool(one.walled) is not path.startswith("/etc")
+
+
+OUTSIDE = ("{home}/letter.txt", "~/latter.txt", "../other/x", "/srv/data.csv", "/home/nobody/x")
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+async def test_the_file_tools_say_that_a_place_is_not_shown(person: Person, path: str) -> None:
+    box = Toolbox(await person.open())
+    path = path.format(home=person.home)
+    told = f"The sandbox does not show the place where {path} is. A command with `escalate`"
+    assert told in await box.text("read_file", path=path)
+    assert told in await box.text("patch", path=path, old_string="a", new_string="b")
+    assert told in await box.text("search_files", path=path, pattern="x")
+
+
+@pytest.mark.parametrize("path", ["f", "~/.cargo/none", "/tmp/none", "/usr/none", "/etc/none"])
+async def test_what_is_missing_where_the_sandbox_looks_is_missing(
+    person: Person, path: str
+) -> None:
+    box = Toolbox(await person.open())
+    assert f"There is no file at {path}" in await box.text("read_file", path=path)
+
+
+async def test_a_search_of_the_home_says_whose_it_is(person: Person) -> None:
+    box = Toolbox(await person.open())
+    text = await box.text("search_files", path="~", pattern="*.txt", target="files")
+    assert text == "Nothing found.\n[The sandbox does not show the user's own files there.]"
 
 
 async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Person) -> None:

@@ -149,6 +149,9 @@ class Environment(Protocol):
     def resolve(self, path: str) -> str:
         """Return `path` absolute, with `~` and the working directory applied."""
 
+    def hides(self, path: str) -> bool:
+        """Tell whether a path is in a place that walls hide, whatever the machine has there."""
+
     def received(self, path: str, name: str) -> str:
         """Return where commands look for a file of this machine that came with a message.
 

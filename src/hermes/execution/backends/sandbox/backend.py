@@ -107,6 +107,9 @@ class SandboxEnvironment(ShellEnvironment):
     def _home(self) -> str:
         return self._layout.home
 
+    def hides(self, path: str) -> bool:
+        return walls.is_outside(self.resolve(path), self._layout)
+
     def received(self, path: str, name: str) -> str:
         seen = any(map(Path(path).is_relative_to, self.exposed))
         return path if seen else super().received(path, name)

@@ -86,9 +86,19 @@ def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> Stop:
     for found in _NOT_THERE.finditer(output, begin):
         said = (found[1] or found[2] or found[3]).rstrip(".,;)")
         path = posixpath.normpath(posixpath.join(cwd, said))
-        if _is_outside(path, layout):
+        if is_outside(path, layout):
             return Stop(f"{path} is not in the sandbox", _line(output, found))
     return Stop()
+
+
+def is_outside(path: str, layout: SandboxLayout) -> bool:
+    """Tell whether a path is in a place of the host that is not inside, whatever is there."""
+    tools = (f"{layout.home}/{name}" for name in layout.tools)
+    shown = (layout.start, *layout.repositories, *tools, *layout.terminal.sandbox_read_only_paths)
+    beside = f"/{layout.start.split('/')[1]}"
+    full = posixpath.normpath(path)
+    hidden = _longest(full, (layout.home, beside, *_OF_THE_HOST))
+    return hidden > _longest(full, (*shown, *_OF_THE_SANDBOX))
 
 
 def _line(output: str, found: re.Match[str]) -> str:
@@ -131,16 +141,6 @@ def beside(layout: SandboxLayout) -> frozenset[str]:
 def in_a_repository(layout: SandboxLayout) -> bool:
     folders = (layout.workspace, *layout.workspace.parents) if layout.project else ()
     return any(os.path.lexists(folder / ".git") for folder in folders)
-
-
-def _is_outside(path: str, layout: SandboxLayout) -> bool:
-    """Tell whether a path is in a place of the host that is not inside, whatever is there."""
-    tools = (f"{layout.home}/{name}" for name in layout.tools)
-    shown = (layout.start, *layout.repositories, *tools, *layout.terminal.sandbox_read_only_paths)
-    beside = f"/{layout.start.split('/')[1]}"
-    full = posixpath.normpath(path)
-    hidden = _longest(full, (layout.home, beside, *_OF_THE_HOST))
-    return hidden > _longest(full, (*shown, *_OF_THE_SANDBOX))
 
 
 def _longest(path: str, places: tuple[str, ...]) -> int:
