@@ -290,10 +290,7 @@ class SandboxEnvironment(ShellEnvironment):
             )
             if any(held.again for held in away):
                 note += "\n[It came back at once: everything that ran in the sandbox was ended.]"
-        if self._footprint is not None and self._footprint.note:
-            running = self._holder is not None and self._holder.running
-            ended = " Delete something." if running else " Everything that ran in it was ended."
-            note += f"\n[{self._footprint.note}{ended}]"
+        note += await self._used_too_much()
         if self._holder is not None and self._crowded(self._holder):
             await self._stop()
             note += (
@@ -301,6 +298,16 @@ class SandboxEnvironment(ShellEnvironment):
                 " Everything that ran in it has been ended.]"
             )
         return note
+
+    async def _used_too_much(self) -> str:
+        holder, footprint = self._holder, self._footprint
+        if footprint is None:
+            return ""
+        running = holder is not None and holder.running
+        if holder is not None and running:
+            await footprint.settle(holder)
+        ended = " Delete something." if running else " Everything that ran in it was ended."
+        return f"\n[{footprint.note}{ended}]" if footprint.note else ""
 
     async def _watch(self, holder: Holder, footprint: Footprint) -> None:
         """Guard the project for as long as anything runs; end what has outgrown its share.
