@@ -186,6 +186,15 @@ async def test_so_many_empty_files_fill_the_disk_as_well(tmp_path: Path) -> None
     await boxes.pool.close()
 
 
+async def test_no_limit_of_memory_is_none(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_memory=0)
+    env = await boxes.open()
+    assert await says(env, "ulimit -d; python3 -c 'print(len(bytes(80 << 20)))'") == (
+        f"unlimited\n{80 << 20}"
+    )
+    await boxes.pool.close()
+
+
 async def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
     layout = lay_out(request_for("sandbox", {"home": str(tmp_path), "container_memory": 300}))
     await asyncio.to_thread(prepare, layout)

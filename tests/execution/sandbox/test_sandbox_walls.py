@@ -22,6 +22,16 @@ WALLED = {
     "git push -q ~/origin.git HEAD": "person/origin.git is not in the sandbox",
     "echo 'git@github.com: Permission denied (publickey).'; exit 128": "keys",
     "echo '==8==ERROR: AddressSanitizer failed to allocate 0xdfff bytes'; exit 1": "memory",
+    "echo 'FATAL: ThreadSanitizer can not mmap the shadow memory'; exit 1": "memory",
+    "echo '==9==LeakSanitizer has encountered a fatal error.'; exit 1": "detect_leaks=0",
+    "echo 'ERROR: ../shared is not a valid editable requirement.'; exit 1": "src/shared is not",
+    "echo \"like a path. File '../shared' does not exist.\"; exit 1": "src/shared is not in the",
+    "npm install --offline ../shared": "src/shared/package.json is not in the sandbox",
+    "node -e 'require(\"{home}/src/shared\")'": "src/shared is not in the sandbox",
+    "node ../shared/index.js": "src/shared/index.js is not in the sandbox",
+    "echo 'require(\"../shared\")' > x.js; node x.js": "src/shared is not in the sandbox",
+    "echo 'import \"../shared/x.js\"' > x.mjs; node x.mjs": "src/shared/x.js is not in",
+    "echo \"Cannot find module '../../y' from 'a/x.js'\"; exit 1": "src/y is not in the sandbox",
     "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock'; exit 1": "service",
 }
 
@@ -163,10 +173,17 @@ async def test_a_setting_of_git_that_was_not_written_is_told(person: Person) -> 
     assert "read-only" not in (await sh(env, "git branch other")).output
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["false", "cat nothing", "ls /nowhere", "ls /tmp/x", "ls ~/.cargo/x", "grep x /etc/hostnames"],
+ORDINARY = (
+    *("false", "cat nothing", "ls /nowhere", "ls /tmp/x", "ls ~/.cargo/x", "grep x /etc/hostnames"),
+    "mkdir a; echo 'require(\"../shared\")' > a/x.js; node a/x.js",
+    "node -e 'require(\"lodash\")'",
+    "echo \"Cannot find module '../shared'\"; exit 1",
+    "echo \"Cannot find module '../y' from 'a/x.js'\"; exit 1",
+    "echo \"File './shared' does not exist.\"; exit 1",
 )
+
+
+@pytest.mark.parametrize("command", ORDINARY)
 async def test_an_ordinary_failure_is_not_blamed_on_the_walls(person: Person, command: str) -> None:
     env = await person.open()
     assert (await sh(env, command)).walled == ""

@@ -428,7 +428,10 @@ def _about(layout: SandboxLayout, *, can_leave: bool) -> str:
             " other files, keys and services are not there."
         )
         if repository_above(layout.workspace) is not None:
-            place += " It is a folder of a git repository, and git works outside only."
+            place += (
+                " It is a folder of a git repository: git works outside only, and modules in the"
+                " folders above are not found."
+            )
     else:
         place = (
             f"A sandbox of this conversation alone. You may write in {WORKSPACE}, where you begin,"

@@ -10,7 +10,7 @@ import contextlib
 import os
 import posixpath
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,12 +28,15 @@ _SIGNS = {
         r"|could not read (?:Username|Password)|terminal prompts disabled|gh auth login"
         r"|Could not open a connection to your authentication agent|ENEEDAUTH|\bE401\b"
     ),
-    "it needs more memory at once than there is in the sandbox": re.compile(
-        r"(?:Address|Thread|Memory|Leak)Sanitizer failed to allocate"
+    "it reserves more memory than a command may have in the sandbox": re.compile(
+        r"(?:Address|Thread|Memory|Leak)Sanitizer(?: failed to allocate|: failed to reserve)"
+        r"|Sanitizer can ?not mmap the shadow memory|ReserveShadowMemoryRange failed"
+    ),
+    "looking for leaks takes a debugger's rights (ASAN_OPTIONS=detect_leaks=0 goes without)": (
+        re.compile(r"LeakSanitizer (?:has encountered a fatal error|does not work under ptrace)")
     ),
     "it needs a service or rights of the host": re.compile(
         r"Cannot connect to the Docker daemon|docker\.sock|Failed to connect to .{0,20}\bbus\b"
-        r"|LeakSanitizer does not work under ptrace"
         r"|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
     ),
 }
@@ -58,9 +61,18 @@ _NOT_THERE = re.compile(
     rf"^.{{0,200}}?({_PATH}[^\s:'\"’]{{1,400}})['\"’]?:? .{{0,40}}"
     r"(?:No such file or directory|not found)"
     rf"|(?:No such file or directory|ENOENT).{{0,80}}?['\"‘]({_PATH}[^'\"’]{{1,400}})['\"’]"
-    rf"|fatal: (?:repository )?'({_PATH}[^']{{1,400}})' does not (?:appear to be a git|exist)",
+    rf"|(?:fatal:|repository|File) '({_PATH}[^']{{1,400}})' does not (?:appear to be a git|exist)"
+    rf"|^(?:ERROR: )?({_PATH}\S{{1,400}}) is not a valid editable requirement"
+    rf"|Distribution not found at: file://(/\S{{1,400}})"
+    rf"|failed to read `(/[^`]{{1,400}})`"
+    rf"|replacement directory ({_PATH}\S{{1,400}}) does not exist",
     re.MULTILINE,
 )
+_NO_MODULE = re.compile(
+    rf"Cannot find (?:module|package) '({_PATH}[^']{{1,400}})'"
+    r"(?:\s+Require stack:\s+- (/[^\n]{1,400})| from '([^']{1,400})')?"
+)
+"""What node and what is built on it say: from where, and a path from there."""
 _OF_THE_HOST = ("/home", "/root", "/var", "/run", "/opt", "/srv", "/mnt", "/media")
 _OF_THE_SANDBOX = ("/tmp", "/var/tmp", STATE_DIR)  # noqa: S108 - its own
 
@@ -83,12 +95,23 @@ def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> Stop:
     if (found := _NO_REPOSITORY.search(output, begin)) and in_a_repository(layout):
         reason = "the project is a folder of a repository, which is not in the sandbox"
         return Stop(reason, _line(output, found))
-    for found in _NOT_THERE.finditer(output, begin):
-        said = (found[1] or found[2] or found[3]).rstrip(".,;)")
-        path = posixpath.normpath(posixpath.join(cwd, said))
+    for path, found in _missing(output, begin, cwd):
         if is_outside(path, layout):
             return Stop(f"{path} is not in the sandbox", _line(output, found))
     return Stop()
+
+
+def _missing(output: str, begin: int, cwd: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Find the paths that a command has not found, and where it says so."""
+    for found in _NOT_THERE.finditer(output, begin):
+        said = next(filter(None, found.groups())).rstrip(".,;)")
+        yield posixpath.normpath(posixpath.join(cwd, said)), found
+    for found in _NO_MODULE.finditer(output, begin):
+        wanted, by = found[1], found[2] or found[3]
+        # `../x` is said from the file that wants it; without that nobody knows what it is.
+        if by or wanted.startswith("/"):
+            place = posixpath.dirname(posixpath.join(cwd, by or ""))
+            yield posixpath.normpath(posixpath.join(place, wanted)), found
 
 
 def is_outside(path: str, layout: SandboxLayout) -> bool:
