@@ -115,7 +115,7 @@ async def test_whether_the_host_has_a_file_makes_no_difference(person: Person, p
     assert bool(one.walled) is not path.startswith("/etc")
 
 
-OUTSIDE = ("{home}/letter.txt", "~/latter.txt", "../other/x", "/srv/data.csv", "/home/nobody/x")
+OUTSIDE = ("{home}/letter.txt", "~/latter.txt", "../other/x", "/srv/data.csv", "/etc/nginx/x.conf")
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
@@ -128,7 +128,7 @@ async def test_the_file_tools_say_that_a_place_is_not_shown(person: Person, path
     assert told in await box.text("search_files", path=path, pattern="x")
 
 
-@pytest.mark.parametrize("path", ["f", "~/.cargo/none", "/tmp/none", "/usr/none", "/etc/none"])
+@pytest.mark.parametrize("path", ["f", "~/.cargo/none", "/tmp/none", "/usr/none"])
 async def test_what_is_missing_where_the_sandbox_looks_is_missing(
     person: Person, path: str
 ) -> None:
@@ -139,7 +139,7 @@ async def test_what_is_missing_where_the_sandbox_looks_is_missing(
 async def test_a_search_of_the_home_says_whose_it_is(person: Person) -> None:
     box = Toolbox(await person.open())
     text = await box.text("search_files", path="~", pattern="*.txt", target="files")
-    assert text == "Nothing found.\n[The sandbox does not show the user's own files there.]"
+    assert text == "Nothing found.\n[The sandbox does not show what the machine has there.]"
 
 
 async def test_in_a_folder_of_a_repository_git_is_offered_the_way_out(person: Person) -> None:

@@ -219,7 +219,7 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
     text = render(found, page[:limit], around, environment.cwd)
     text = _with_notes(text, offset, page, limit, result)
     if not page and environment.hides(search.root):
-        text += "\n[The sandbox does not show the user's own files there.]"
+        text += "\n[The sandbox does not show what the machine has there.]"
     if hidden:
         cwd = environment.cwd.rstrip("/") + "/"
         names = ", ".join(sorted(path.removeprefix(cwd) for path in hidden))
