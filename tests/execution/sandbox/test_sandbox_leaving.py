@@ -213,6 +213,8 @@ async def test_a_refused_offer_is_not_made_again(
     text = await box.text("terminal", command=again)
     assert "The sandbox may be why: /srv/data/input.csv is not in the sandbox." in text
     assert "was not asked again" in text
+    several = await box.text("terminal", command="true; cat /srv/data/input.csv")
+    assert "the user did not want such a thing outside" in several
     assert len(turn.requests) == 1
     await box.do("terminal", command="cat /srv/other.csv")
     await box.do("terminal", command="cat /srv/data/input.csv", escalate="to see it")

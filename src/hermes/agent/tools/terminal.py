@@ -10,7 +10,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import CommandResult, ShellRun
-from hermes.domain.session import PROCESSES
+from hermes.domain.session import KEPT_INSIDE, PROCESSES
 from hermes.domain.tools import Intent, Offer, ToolContext, ToolResult, ToolSpec
 from hermes.domain.wording import one_line, visible_line
 
@@ -71,12 +71,23 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
         ),
         _Progress(context).show,
     )
+    content = _report(result, before, timeout)
+    if result.walled and not result.repeatable:
+        content += await _part_that_failed(result.walled, context)
     return ToolResult(
-        content=_report(result, before, timeout),
+        content=content,
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
         failure=_failure(result),
         offer=_offer(result, context) if result.walled and result.repeatable else None,
     )
+
+
+async def _part_that_failed(why: str, context: ToolContext) -> str:
+    """Return what to say of several commands: no offer, for those that worked are not repeated."""
+    hint = f"\n[The sandbox may be why: {why}. What worked before it has had its effect"
+    if why in (await context.recall(KEPT_INSIDE) or []):
+        return f"{hint}; the user did not want such a thing outside.]"
+    return f"{hint}: `escalate` with a reason can ask for the part that failed, and that alone.]"
 
 
 def _offer(result: CommandResult, context: ToolContext) -> Offer:
@@ -150,11 +161,6 @@ def _report(result: CommandResult, before: str, timeout: float) -> str:
         )
     elif result.exit_code:
         parts.append(f"[exit code {result.exit_code}]")
-    if result.walled and not result.repeatable:
-        parts.append(
-            f"[The sandbox may be why: {result.walled}. What worked before it has had its effect:"
-            " `escalate` with a reason can ask for the part that failed, and that alone.]"
-        )
     if result.cwd != before:
         parts.append(f"[now in {result.cwd}]")
     return "\n".join(parts) or "[no output]"
