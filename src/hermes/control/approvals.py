@@ -165,7 +165,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             raise ToolRefused(f"{hint} `escalate` with a reason runs it outside.")
         if await offers.was_declined(subject, offer, context):
             raise ToolRefused(
-                f"{hint} The user did not want this outside, and was not asked again."
+                f"{hint} The user declined such an offer before, and was not asked again."
             )
         if not self.can_ask:
             raise ToolRefused(f"{hint} To run outside {NOBODY_TO_ASK}")
