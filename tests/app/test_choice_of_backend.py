@@ -77,6 +77,25 @@ def test_a_home_is_no_project(home: Path) -> None:
     assert "is no project" in said
 
 
+def test_a_folder_of_a_repository_says_what_is_not_there(home: Path) -> None:
+    loaded, top = load_config(HermesHome(root=home), {}), home.parent / "project"
+    package = top / "packages/web"
+    package.mkdir(parents=True)
+    (top / ".git").mkdir()
+    (said,) = backend_warnings(loaded, options(home, package))
+    assert said.startswith(f"the repository above ({top}) is not in the sandbox: git asks to leave")
+    assert backend_warnings(loaded, options(home, top)) == ()
+    assert backend_warnings(loaded, options(home, package, "gateway")) == ()
+    (package / ".git").write_text("gitdir: ../../.git/modules/web\n")
+    assert backend_warnings(loaded, options(home, package)) == ()
+
+
+def test_a_home_with_a_repository_is_nowhere_to_start(home: Path) -> None:
+    (home.parent / ".git").mkdir()
+    loaded = load_config(HermesHome(root=home), {})
+    assert backend_warnings(loaded, options(home, home.parent / "project")) == ()
+
+
 def test_a_gateway_on_local_says_what_that_means(home: Path) -> None:
     (home / "config.yaml").write_text("terminal: {backend: local}\n")
     loaded = load_config(HermesHome(root=home), {})

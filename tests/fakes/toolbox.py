@@ -54,6 +54,7 @@ class Toolbox:
         self.facts: dict[str, Any] = {}
         self.settings = Settings()
         self.progress: list[str] = []
+        self.redact: Callable[[str], str] = str
         self._calls = 0
 
     async def call(self, tool: str, arguments: str) -> ToolResult:
@@ -82,7 +83,7 @@ class Toolbox:
             progress=self.progress.append,
             recall=self._recall,
             remember=self._remember,
-            capabilities=ToolCapabilities(settings=lambda: self.settings),
+            capabilities=ToolCapabilities(settings=lambda: self.settings, redact=self.redact),
             tools=self.tools,
         )
 

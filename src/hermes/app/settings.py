@@ -18,7 +18,7 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.ports.platform import SettingPlaces
 from hermes.domain.profile import AgentProfile
 from hermes.domain.settings import Settings
-from hermes.execution.backend import EnvironmentSettings, load_backend, project_at
+from hermes.execution.backend import EnvironmentSettings, load_backend, project_at, repository_above
 from hermes.models.offers import facts_for
 from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 
@@ -117,16 +117,27 @@ def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ..
             return (f"commands run on this machine without a sandbox: {missing}",)
         if backend == "local":
             return (f"commands {ON_THIS_COMPUTER}",)
-        alone = has_private_workspace(backend, options, options.own_cwd)
         there = options.own_cwd or options.cwd
-        text = f"{there} is no project: commands work in a place of their own, and can ask"
-        return (f"{text} to leave it",) if alone else ()
+        if has_private_workspace(backend, options, options.own_cwd):
+            text = f"{there} is no project: commands work in a place of their own, and can ask"
+            return (f"{text} to leave it",)
+        return _left_above(options, Path(there)) if backend == "sandbox" else ()
     if missing:
         advice = "install it or set `terminal.backend`; `local` would give them this machine"
         return (f"commands of chats are refused, there is no sandbox: {missing}; {advice}",)
     if backend == "local":
         return (f"commands of chats {ON_THIS_COMPUTER}, without a wall",)
     return ()
+
+
+def _left_above(options: AppOptions, project: Path) -> tuple[str, ...]:
+    """Say that a project is a folder of a larger one, which the sandbox does not show."""
+    top = repository_above(project.resolve())
+    home = options.environ.get("HOME") or "/"
+    if top is None or project_at(str(top), options.home.root, home) is None:
+        return ()
+    text = f"the repository above ({top}) is not in the sandbox: git asks to leave, modules above"
+    return (f"{text} are not found; start at its top for all of it",)
 
 
 def budget_warnings(loaded: LoadedConfig, home: HermesHome, profile: AgentProfile) -> list[str]:

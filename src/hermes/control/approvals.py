@@ -17,7 +17,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.control import offers
 from hermes.domain.approvals import (
+    INPUT_ENDED,
     Approval,
     ApprovalKind,
     ApprovalRequest,
@@ -35,7 +37,7 @@ from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.tools import Intent, ToolContext, ToolSpec
+from hermes.domain.tools import Intent, Offer, ToolContext, ToolSpec
 
 LOOK_AGAIN_SECONDS = 2.0
 """How often a waiting call looks for an answer given by another process."""
@@ -144,16 +146,29 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
         self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext
     ) -> None:
         """Return if the call may run; raise `ToolRefused` with the reason if not."""
-        if context.again and self._trusted:
-            # A program's output, which anybody may have written, is nobody's yes.
-            raise ToolRefused("The sandbox may be why; `escalate` with a reason runs it outside.")
         intent = spec.intent(arguments) if spec.intent else None
         if intent is None and not spec.destructive:
             return
+        subject = _subject(call, intent)
+        if context.again is not None:
+            await self._may_offer(subject, context.again, context)
         verdict = await self._verdict(spec, intent or Intent(), context)
-        await self._settle(call, _subject(call, intent), verdict, context)
+        await self._settle(call, subject, verdict, context)
         if intent is not None:
             self.policy.note(intent, context.environment)
+
+    async def _may_offer(self, subject: str, offer: Offer, context: ToolContext) -> None:
+        """Raise if what has failed is not to be offered to a person: the model gets a hint."""
+        hint = offers.hint(offer)
+        if self._trusted:
+            # A program's output, which anybody may have written, is nobody's yes.
+            raise ToolRefused(f"{hint} `escalate` with a reason runs it outside.")
+        if await offers.was_declined(subject, offer, context):
+            raise ToolRefused(
+                f"{hint} The user declined such an offer before, and was not asked again."
+            )
+        if not self.can_ask:
+            raise ToolRefused(f"{hint} To run outside {NOBODY_TO_ASK}")
 
     async def _settle(
         self, call: ToolCall, subject: str, verdict: Verdict, context: ToolContext
@@ -232,6 +247,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     ) -> None:
         if not self.can_ask:
             raise ToolRefused(f"Not carried out ({verdict.reason}): {NOBODY_TO_ASK}")
+        offer = context.again
         decision = await self._put(
             context,
             kind=ApprovalKind.APPROVAL,
@@ -239,13 +255,17 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             tool=call.name,
             arguments_hash=hashlib.sha256(call.arguments.encode()).hexdigest(),
             subject=subject,
-            reason=verdict.reason,
+            reason=_asked_why(verdict, offer),
             pattern=verdict.pattern,
             choices=tuple(Choice) if verdict.pattern else (Choice.ONCE, Choice.DENY),
             seconds=self.settings().approvals.timeout,
         )
-        if decision.state is not ApprovalState.APPROVED:
+        if decision.state is ApprovalState.APPROVED:
+            return
+        if offer is None:
             raise ToolRefused(_refusal(decision, verdict))
+        await offers.settle(subject, offer, decision, context)
+        raise ToolRefused(offers.outcome(offer, decision))
 
     async def _put(self, context: ToolContext, *, seconds: float, **fields: Any) -> Decision:
         """Commit a request, show it, and return the decision once there is one."""
@@ -279,8 +299,19 @@ def _subject(call: ToolCall, intent: Intent | None) -> str:
     return f"{call.name} {intent.code if intent and intent.code else call.arguments}"
 
 
+def _asked_why(verdict: Verdict, offer: Offer | None) -> str:
+    """Return the reason that a person reads: with what the command printed, if it has run."""
+    if offer is None or not offer.said:
+        return verdict.reason
+    return f"{verdict.reason.rstrip('.')}. It printed: “{offer.said}”"
+
+
 def _refusal(decision: Decision, verdict: Verdict) -> str:
     if decision.state is ApprovalState.EXPIRED:
         return f"Not run ({verdict.reason}): nobody approved it in time."
-    reason = f" They said: {decision.text}" if decision.text else ""
-    return f"The user refused this ({verdict.reason}).{reason} Do not try it again another way."
+    if decision.text == INPUT_ENDED:
+        return f"Not run ({verdict.reason}). {INPUT_ENDED}"
+    refused = f"The user refused this ({verdict.reason})."
+    if decision.text:  # what they want instead may be another way
+        return f"{refused} They said: {decision.text}"
+    return f"{refused} Do not try it again another way."

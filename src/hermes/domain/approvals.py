@@ -82,6 +82,8 @@ def choice_labels(request: ApprovalRequest) -> dict[Choice, str]:
 
 
 TURN_STOPPED = "the turn was stopped before an answer"
+INPUT_ENDED = "The input has ended: nobody can answer."
+"""What stands for the words of a person who cannot be asked any more."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):

@@ -114,14 +114,25 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     """Carried out by the program that asked, not here."""
 
 
+class Offer(Struct, frozen=True, kw_only=True):
+    """A way for a call that has failed: to be made once more, if a person allows it."""
+
+    arguments: dict[str, Any]
+    """What it is made with in addition."""
+    reason: str
+    """Why it has failed."""
+    said: str = ""
+    """What it printed about that."""
+
+
 class ToolResult(Struct, frozen=True, kw_only=True):
     content: Content
     outcome: ToolOutcome = ToolOutcome.OK
     diff: str | None = None
     failure: str = ""
     """As in `ToolFinished`."""
-    retry: dict[str, Any] = {}
-    """Arguments that would let the failed call through if a person allows them."""
+    offer: Offer | None = None
+    """How the failed call could go through, if a person allows it."""
 
 
 class ChildTask(Struct, frozen=True, kw_only=True):
@@ -265,8 +276,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     capabilities: ToolCapabilities = ToolCapabilities()
     max_result_chars: int = MAX_RESULT_CHARS
     """Longer results go to a file: what the model's window can take of one result."""
-    again: bool = False
-    """The call was started before, and a person is to allow it in another way."""
+    again: Offer | None = None
+    """The call was started before, and a person is to allow it in this way."""
     tools: "ToolRunner | None" = None
     """The tools of this turn with policy around them, for a tool that calls tools."""
     owner: str = ""

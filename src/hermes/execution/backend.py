@@ -212,6 +212,13 @@ def project_at(directory: str, hermes_home: Path, user_home: str) -> Path | None
     return None if any(map(project.is_relative_to, closed)) else project
 
 
+def repository_above(project: Path) -> Path | None:
+    """Return the top of the repository that a directory is a mere folder of."""
+    if os.path.lexists(project / ".git"):
+        return None
+    return next((each for each in project.parents if os.path.lexists(each / ".git")), None)
+
+
 def exposed_by(mounts: Iterable[str]) -> tuple[str, ...]:
     """Return where `source:destination[:options]` lets commands change files of the host."""
     found: list[str] = []

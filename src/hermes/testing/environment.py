@@ -128,6 +128,9 @@ class FakeEnvironment:
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset([path for path in paths if await self.stat(path) is not None])
 
+    def hides(self, path: str) -> bool:  # noqa: ARG002 - there are no walls
+        return False
+
     def received(self, path: str, name: str) -> str:  # noqa: ARG002 - all files are here
         return path
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from fakes.boxes import Boxes, says, sh
 from fakes.machines import request_for, until
+from fakes.person import Person
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.holder import Holder
@@ -143,6 +144,38 @@ async def test_a_session_may_only_fill_so_much_of_the_disk(tmp_path: Path) -> No
     await boxes.pool.close()
 
 
+async def test_what_is_over_the_limit_may_run_as_long_as_it_does_not_grow(person: Person) -> None:
+    boxes = Boxes(
+        "sandbox",
+        person.boxes.home,
+        base_env={"HOME": str(person.home)},
+        project=str(person.project),
+        container_disk=20,
+    )
+    env = await boxes.pool.get("main", "full", str(person.project))
+    fill = "head -c 40m /dev/zero > ~/big; echo x > ~/first; sleep 9"
+    assert "Everything that ran in it was ended" in (await sh(env, f"sleep 2; {fill}")).output
+    over = "uses 40 of 20 MB of disk. Delete something."
+    in_the_project = "for i in 1 2 3 4; do head -c 20m /dev/zero > f$i; sleep 1; done; echo over"
+    done = await sh(env, in_the_project)
+    assert done.output.startswith("over\n")
+    assert over in done.output
+    assert over in (await sh(env, "echo x > ~/second; echo over")).output
+    assert await says(env, "rm ~/big; echo room") == "room"
+    again = await sh(env, f"sleep 2; {fill}")
+    assert "Everything that ran in it was ended" in again.output
+    await boxes.pool.close()
+
+
+async def test_what_is_over_the_limit_and_grows_by_little_is_ended(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    await sh(env, "sleep 2; head -c 40m /dev/zero > big; sleep 9")
+    trickle = "for i in $(seq 90); do head -c 500k /dev/zero > f$i; sleep 0.2; done"
+    assert "Everything that ran in it was ended" in (await sh(env, trickle)).output
+    await boxes.pool.close()
+
+
 async def test_so_many_empty_files_fill_the_disk_as_well(tmp_path: Path) -> None:
     boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
     env = await boxes.open()
@@ -150,6 +183,15 @@ async def test_so_many_empty_files_fill_the_disk_as_well(tmp_path: Path) -> None
     full = await sh(env, f"sleep 2; cd /tmp; for i in $(seq 60); do {thousand}; sleep 0.2; done")
     assert full.exit_code
     assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
+    await boxes.pool.close()
+
+
+async def test_no_limit_of_memory_is_none(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_memory=0)
+    env = await boxes.open()
+    assert await says(env, "ulimit -d; python3 -c 'print(len(bytes(80 << 20)))'") == (
+        f"unlimited\n{80 << 20}"
+    )
     await boxes.pool.close()
 
 

@@ -173,6 +173,32 @@ async def test_passwords_beside_the_toolchains_are_not_there(person: Person) -> 
     assert "tool of the home" in await says(env, "tool")
 
 
+NPMRC = "registry=https://npm.example.org/\ncafile=/etc/ssl/certs/ca-certificates.crt\n"
+TOKENS = [
+    "//npm.example.org/:_authToken=npm0123456789\n",
+    "//npm.example.org/:_auth=YTpiCg==\n",
+    "https-proxy=http://me:hunter22@proxy.example.org:8080/\n",
+    'key="-----BEGIN PRIVATE KEY-----\\nMIIEvQ"\n',
+]
+
+
+async def test_where_packages_come_from_is_shown_unless_there_is_a_password_in_it(
+    person: Person,
+) -> None:
+    file = person.file(".npmrc", NPMRC)
+    env = await person.open()
+    assert await says(env, "cat ~/.npmrc") == NPMRC.strip()
+    assert (await sh(env, "echo registry=http://evil > ~/.npmrc")).exit_code
+    assert file.read_text() == NPMRC
+
+
+@pytest.mark.parametrize("line", TOKENS)
+async def test_settings_of_npm_with_a_token_are_hidden_whole(person: Person, line: str) -> None:
+    person.file(".npmrc", NPMRC + line)
+    env = await person.open()
+    assert await says(env, "cat ~/.npmrc 2>/dev/null; true") == ""
+
+
 async def test_secrets_and_sockets_are_not_in_the_environment(person: Person) -> None:
     env = await person.open()
     seen = await says(env, "env")

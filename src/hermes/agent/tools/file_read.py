@@ -196,8 +196,16 @@ def _refuse_binary(path: str, chunk: bytes) -> None:
         )
 
 
+def hidden_place(environment: Environment, path: str) -> NotFound:
+    """Return an error about a place behind walls: the same whether or not there is something."""
+    asks = "A command with `escalate` can ask for it." if environment.can_leave else ""
+    return NotFound(f"The sandbox does not show the place where {path} is.", hint=asks)
+
+
 async def not_found(environment: Environment, path: str) -> NotFound:
     """Return an error that names files which `path` may have meant."""
+    if environment.hides(path):
+        return hidden_place(environment, path)
     parent, _, name = environment.resolve(path).rpartition("/")
     try:
         names = [entry.name for entry in await environment.list_dir(parent or "/")]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
+from hermes.agent.tools.file_read import hidden_place
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
@@ -193,6 +194,8 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
         max_lines=(offset + limit + 1) * (2 * around + 2) + 100,
     )
     if await environment.stat(search.root) is None:
+        if environment.hides(search.root):
+            raise hidden_place(environment, args.path)
         raise NotFound(f"There is nothing at {args.path} to search.")
     script = files_script(search) if args.target == "files" else content_script(search)
     result = await environment.run(
@@ -215,6 +218,8 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
     page = [hit for hit in found if hit.is_match][offset : offset + limit + 1]
     text = render(found, page[:limit], around, environment.cwd)
     text = _with_notes(text, offset, page, limit, result)
+    if not page and environment.hides(search.root):
+        text += "\n[The sandbox does not show what the machine has there.]"
     if hidden:
         cwd = environment.cwd.rstrip("/") + "/"
         names = ", ".join(sorted(path.removeprefix(cwd) for path in hidden))

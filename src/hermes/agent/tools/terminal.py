@@ -10,8 +10,9 @@ from hermes.domain.ids import new_id
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import CommandResult, ShellRun
-from hermes.domain.session import PROCESSES
-from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
+from hermes.domain.session import KEPT_INSIDE, PROCESSES
+from hermes.domain.tools import Intent, Offer, ToolContext, ToolResult, ToolSpec
+from hermes.domain.wording import one_line, visible_line
 
 MAX_FOREGROUND = 600.0
 _MAX_OUTPUT = 2_000_000
@@ -19,6 +20,8 @@ _MAX_OUTPUT = 2_000_000
 MARK = "HERMES_PROCESS"
 """The variable by which a background process is found again after a restart."""
 _REMEMBERED = 19
+_EVIDENCE_READ, _EVIDENCE_SHOWN = 4000, 200
+_PLAIN_QUOTES = str.maketrans("“”„‟«»", '"' * 6)
 _PROGRESS_EVERY = 1.0
 _PROGRESS_CHARS = 200
 
@@ -68,12 +71,32 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
         ),
         _Progress(context).show,
     )
+    content = _report(result, before, timeout)
+    if result.walled and not result.repeatable:
+        content += await _part_that_failed(result.walled, context)
     return ToolResult(
-        content=_report(result, before, timeout),
+        content=content,
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
         failure=_failure(result),
-        retry={"escalate": f"it failed in the sandbox: {result.walled}"} if result.walled else {},
+        offer=_offer(result, context) if result.walled and result.repeatable else None,
     )
+
+
+async def _part_that_failed(why: str, context: ToolContext) -> str:
+    """Return what to say of several commands: no offer, for those that worked are not repeated."""
+    hint = f"\n[The sandbox may be why: {why}. What worked before it has had its effect"
+    if why in (await context.recall(KEPT_INSIDE) or []):
+        return f"{hint}; the user did not want such a thing outside.]"
+    return f"{hint}: `escalate` with a reason can ask for the part that failed, and that alone.]"
+
+
+def _offer(result: CommandResult, context: ToolContext) -> Offer:
+    """Return how the command could run outside; the person sees what it has printed about it."""
+    reason = f"it has run in the sandbox and failed there: {result.walled}"
+    said = visible_line(context.capabilities.redact(result.evidence[:_EVIDENCE_READ]))
+    # In other quotation marks: those around it stay the only ones.
+    said = one_line(said.translate(_PLAIN_QUOTES), _EVIDENCE_SHOWN)
+    return Offer(arguments={"escalate": reason}, reason=result.walled, said=said)
 
 
 def _leaves(args: TerminalArgs, context: ToolContext) -> bool:

@@ -81,13 +81,13 @@ class Approved(ToolWrapper):
         if refused:
             return ToolResult(content=refused, outcome=ToolOutcome.REFUSED)
         result = await self._inner.run(call, context)
-        if not result.retry:
+        if result.offer is None:
             return result
-        changed = {**arguments, **result.retry}
+        changed = {**arguments, **result.offer.arguments}
         again = ToolCall(
             id=f"{call.id}:again", name=call.name, arguments=msgspec.json.encode(changed).decode()
         )
-        context = replace(context, again=True)
+        context = replace(context, again=result.offer)
         refused = await self._refused(again, spec, changed, context)
         if refused:
             return replace(result, content=f"{result.content}\n[{refused}]")
@@ -260,7 +260,7 @@ class Journaled(ToolWrapper):
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         spec = self._inner.spec(call.name)
-        safe = spec is None or spec.replay_safe or context.again or context.within
+        safe = spec is None or spec.replay_safe or context.again is not None or context.within
         if not safe:
             await durable(self._turns.start_call(context.turn_id, call.id, self._clock.now()))
         limit = asyncio.timeout(None if spec is not None and spec.own_time else self._seconds)

@@ -45,6 +45,10 @@ class CommandResult(Struct, frozen=True, kw_only=True):
     truncated_bytes: int = 0
     walled: str = ""
     """What the walls around it kept it from, if its failure shows that."""
+    evidence: str = ""
+    """The line of its output that shows that."""
+    repeatable: bool = False
+    """It is one command: to run it once more as a whole repeats nothing that has worked."""
 
 
 class ProcessInfo(Struct, frozen=True, kw_only=True):
@@ -144,6 +148,9 @@ class Environment(Protocol):
 
     def resolve(self, path: str) -> str:
         """Return `path` absolute, with `~` and the working directory applied."""
+
+    def hides(self, path: str) -> bool:
+        """Tell whether a path is in a place that walls hide, whatever the machine has there."""
 
     def received(self, path: str, name: str) -> str:
         """Return where commands look for a file of this machine that came with a message.

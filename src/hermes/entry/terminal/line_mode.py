@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from hermes.domain.approvals import ApprovalKind, Choice
+from hermes.domain.approvals import INPUT_ENDED, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.chat_session import TerminalChat
@@ -23,7 +23,6 @@ from hermes.entry.terminal.skins import Skin
 
 CELLS = 80
 CODE = ("bcdfghjkmnpqrstvwxz", "23456789", "bcdfghjkmnpqrstvwxz")
-INPUT_ENDED = "The input has ended: nobody can answer."
 NO_SCREEN = "That needs a terminal with a movable cursor."
 
 

@@ -25,8 +25,10 @@ from hermes.execution.backend import (
     EnvironmentRequest,
     PooledEnvironment,
     load_backend,
+    repository_above,
 )
 from hermes.execution.backends.sandbox import walls
+from hermes.execution.backends.sandbox.again import is_one_command
 from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.held import Held
 from hermes.execution.backends.sandbox.holder import SYSTEM_PATH, Holder, missing_tools
@@ -107,6 +109,11 @@ class SandboxEnvironment(ShellEnvironment):
     def _home(self) -> str:
         return self._layout.home
 
+    def hides(self, path: str) -> bool:
+        full = self.resolve(path)
+        # Of `/etc` a few files show: what is missing there may be on the machine.
+        return walls.is_outside(full, self._layout) or f"{full}/".startswith("/etc/")
+
     def received(self, path: str, name: str) -> str:
         seen = any(map(Path(path).is_relative_to, self.exposed))
         return path if seen else super().received(path, name)
@@ -134,8 +141,9 @@ class SandboxEnvironment(ShellEnvironment):
             beside = walls.beside(self._layout) - before
             notes = f"{walls.left_out(result.output)}{walls.unseen(beside)}"
             return replace(result, output=f"{result.output}{notes}")
-        reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout, cwd)
-        return replace(result, walled=reason)
+        stop = await asyncio.to_thread(walls.stopped_by, result.output, self._layout, cwd)
+        once = bool(stop.reason) and await asyncio.to_thread(is_one_command, command.script)
+        return replace(result, walled=stop.reason, evidence=stop.line, repeatable=once)
 
     async def spawn(
         self, command: ShellRun, on_output: Callable[[str], None] | None = None
@@ -273,10 +281,7 @@ class SandboxEnvironment(ShellEnvironment):
         note = ""
         if away := await self._patrol.settle(self._busy):
             note = self._note_of(away)
-        if self._footprint is not None and self._footprint.note:
-            running = self._holder is not None and self._holder.running
-            ended = " Delete something." if running else " Everything that ran in it was ended."
-            note += f"\n[{self._footprint.note}{ended}]"
+        note += await self._used_too_much()
         if self._holder is not None and self._crowded(self._holder):
             await self._stop()
             note += (
@@ -311,6 +316,16 @@ class SandboxEnvironment(ShellEnvironment):
             " back when no process runs in the sandbox."
         )
         self._notify("sandbox", f"{why}{self._note_of(away)}", None)
+
+    async def _used_too_much(self) -> str:
+        holder, footprint = self._holder, self._footprint
+        if footprint is None:
+            return ""
+        running = holder is not None and holder.running
+        if holder is not None and running:
+            await footprint.settle(holder)
+        ended = " Delete something." if running else " Everything that ran in it was ended."
+        return f"\n[{footprint.note}{ended}]" if footprint.note else ""
 
     async def _watch(self, holder: Holder, footprint: Footprint) -> None:
         """Guard the project for as long as anything runs; end what has outgrown its share.
@@ -430,8 +445,11 @@ def _about(layout: SandboxLayout, *, can_leave: bool) -> str:
             " the real ones: the user sees nothing that you write to them, and the user's"
             " other files, keys and services are not there."
         )
-        if walls.in_a_repository(layout) and not os.path.lexists(layout.workspace / ".git"):
-            place += " It is a folder of a git repository, and git works outside only."
+        if repository_above(layout.workspace) is not None:
+            place += (
+                " It is a folder of a git repository: git works outside only, and modules in the"
+                " folders above are not found."
+            )
     else:
         place = (
             f"A sandbox of this conversation alone. You may write in {WORKSPACE}, where you begin,"

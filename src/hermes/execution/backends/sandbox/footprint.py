@@ -3,8 +3,9 @@
 Memory is the kernel's business where there is a control group. Elsewhere, and for
 disk space always, a look each second while something runs has to do: a sandbox
 that has grown beyond its share is ended, with everything in it. What it has
-written stays, and may be cleared away: being over the limit is a note, growing
-further is the end. Memory that processes share counts once, and so do files without a name that
+written stays, and may be cleared away: being over the limit is a note, which is measured
+anew before it is told, and growing further is the end. What a shell keeps from command to
+command is no growth. Memory that processes share counts once, and so do files without a name that
 are open or mapped: in memory, or on the disk. Files that are empty count for the room that a disk
 has for names. What lies in sockets nobody tells; very many count for what they can hold.
 
@@ -42,6 +43,8 @@ _MAPPINGS_COUNTED = 200_000
 _SOCKETS_FREE, _SOCKET_HOLDS = 500, 208 << 10
 _STEP = 0.05
 """Share of the limit by which the disk must have filled before it is worth counting."""
+_GROWTH = 1 << 20
+"""Bytes, or a hundredth of the limit: a sandbox that writes less has not grown."""
 _NAME_TAKES = 16 << 10
 """Bytes for which a file counts at least: disks have room for so many, however small."""
 _AS_OWNER = """
@@ -72,6 +75,9 @@ class Footprint:
         """What has gone since all could be counted, while something ran."""
         self._known = 0
         """What was used when all could be counted."""
+        self._least: int | None = None
+        """The least that was used at any count: what is more has been written since."""
+        self._counting = asyncio.Lock()
         self.note = ""
 
     async def watch(self, holder: Holder) -> None:
@@ -91,6 +97,11 @@ class Footprint:
                 return True
         return bool(self._disk) and await self._filled(holder)
 
+    async def settle(self, holder: Holder) -> None:
+        """Count anew before a command is told of too much: it may have deleted that."""
+        if self.note:
+            await self._measure(holder)
+
     async def _filled(self, holder: Holder) -> bool:
         with contextlib.suppress(OSError):
             status = await asyncio.to_thread(os.statvfs, self._places[0])
@@ -103,11 +114,19 @@ class Footprint:
                 self._free = [max(each) for each in zip(self._free, free, strict=True)]
                 return False
             self._free = free
-        before, hidden = self._used, await self._count(holder)
-        self.note = _said(self._used, self._disk, "disk") if self._used > self._disk else ""
-        if self.note and hidden:
-            self.note += " Some of it is where it cannot be counted."
-        return bool(self.note) and bool(before) and self._used > before
+        return await self._measure(holder)
+
+    async def _measure(self, holder: Holder) -> bool:
+        """Count what is used and say if it is too much; tell whether it goes on growing."""
+        async with self._counting:
+            hidden = await self._count(holder)
+            least = self._least = min(
+                self._used if self._least is None else self._least, self._used
+            )
+            self.note = _said(self._used, self._disk, "disk") if self._used > self._disk else ""
+            if self.note and hidden:
+                self.note += " Some of it is where it cannot be counted."
+            return bool(self.note) and self._used - least > max(_GROWTH, self._disk // 100)
 
     async def _count(self, holder: Holder) -> bool:
         """Count what is used; tell whether some of it is hidden."""

@@ -99,14 +99,11 @@ class Cgroup(Struct, frozen=True, kw_only=True):
 
 
 def make_cgroup(max_processes: int, max_memory: int) -> Cgroup:
+    """Make groups with these limits; a `max_memory` of 0 is none."""
     made: list[Path] = []
-    for controller, settings in (
-        ("pids", {"pids.max": max_processes}),
-        (
-            "memory",
-            {"memory.max": max_memory, "memory.swap.max": 0, "memory.limit_in_bytes": max_memory},
-        ),
-    ):
+    memory = {"memory.max": max_memory, "memory.swap.max": 0, "memory.limit_in_bytes": max_memory}
+    limits = {"pids": {"pids.max": max_processes}, **({"memory": memory} if max_memory else {})}
+    for controller, settings in limits.items():
         if any((directory / next(iter(settings))).exists() for directory in made):
             _apply(made[0], settings)  # one hierarchy for all
             continue
@@ -405,7 +402,8 @@ def _limits(layout: SandboxLayout, *, together: bool) -> str:
         "f": (resource.RLIMIT_FSIZE, options.max_file_mb << 20, 1024),
         "c": (resource.RLIMIT_CORE, 0, 1024),
     }
-    wanted = {flag: limit for flag, limit in wanted.items() if flag != "d" or not together}
+    without = together or not layout.terminal.container_memory
+    wanted = {flag: limit for flag, limit in wanted.items() if flag != "d" or not without}
     flags = " ".join(
         f"-{flag} {_at_most(kind, value) // unit}" for flag, (kind, value, unit) in wanted.items()
     )

@@ -68,7 +68,7 @@ _USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = """
     alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version
     fonts gai.conf gitconfig inputrc java-*-openjdk ld.so.cache ld.so.conf ld.so.conf.d localtime
-    locale.alias lsb-release magic magic.mime manpath.config mime.types nanorc os-release perl
+    locale.alias lsb-release magic magic.mime manpath.config mime.types nanorc npmrc os-release perl
     pip.conf pki/ca-trust pki/tls/certs profile protocols python3* services ssl/certs
     ssl/openssl.cnf terminfo timezone vim
 """
@@ -95,7 +95,11 @@ _TOOLS = """
     .cache/node-gyp .cache/ccache .cache/sccache .cache/deno .cache/ms-playwright .cache/puppeteer
 """
 """Toolchains and package caches of a home."""
-_HOME_FILES = ".gitconfig .config/git/config .config/git/ignore .config/pip/pip.conf .condarc"
+_ETC_SETTINGS = frozenset({"gitconfig", "npmrc", "pip.conf"})
+"""Hidden if there is a password in them."""
+_HOME_FILES = """
+    .gitconfig .config/git/config .config/git/ignore .config/pip/pip.conf .condarc .npmrc
+"""
 _TOOL_SECRETS = """
     .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
     .gradle/gradle.properties .gradle/enterprise .gradle/develocity .gem/credentials
@@ -116,9 +120,10 @@ _TOOL_SETTINGS = """
 """
 """Settings beside toolchains, hidden if there is a password in them."""
 _PASSWORD = re.compile(
-    rb"//(?!git@)[^/@\s]+@|(?i:extraheader|pass\w*|token|secret|api_?key)[\\\"']{0,2}\s*[=:>\]]"
+    rb"//(?!git@)[^/@\s]+@|(?i:extraheader|pass\w*|token|secret|api_?key|_auth)[\\\"']{0,2}\s*[=:>\]]"
     rb"|\bgh[pousr]_\w{8}|\bglpat-[\w-]{8}|\bnpm_\w{16}|/t/[\w-]{16,}/"
     rb"|(?i:authorization|bearer)\b[:\s\"']+[\w+/=-]{6}|(?i:password)\s+[\"']|\bCredentials\("
+    rb"|PRIVATE KEY-"
 )
 _DEVICES = {
     "null": (1, 3),
@@ -459,7 +464,7 @@ def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
     for pattern in (*_ETC.split(), *(_ETC_NETWORK if network else ())):
         for path in sorted(Path("/etc").glob(pattern)):
-            if pattern in {"gitconfig", "pip.conf"} and not _readable(path):
+            if pattern in _ETC_SETTINGS and not _readable(path):
                 continue
             yield from ("--ro-bind-try", str(path), str(path))
     for name in ("passwd", "group", "nsswitch.conf", *(() if network else ("hosts",))):

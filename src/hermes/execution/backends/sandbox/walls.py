@@ -10,8 +10,10 @@ import contextlib
 import os
 import posixpath
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.execution.backends.sandbox.mounts import HOME, STATE_DIR, SandboxLayout
 
@@ -21,17 +23,20 @@ _SIGNS = {
     "it writes to a place that is read-only in the sandbox": re.compile(
         r"Read-only file system|EROFS|Device or resource busy|could not (?:lock|write) config file"
     ),
-    "it needs your keys": re.compile(
+    "it needs keys, which are not in the sandbox": re.compile(
         r"Permission denied \(publickey|Host key verification failed|Authentication failed for"
         r"|could not read (?:Username|Password)|terminal prompts disabled|gh auth login"
         r"|Could not open a connection to your authentication agent|ENEEDAUTH|\bE401\b"
     ),
-    "it needs more memory at once than there is in the sandbox": re.compile(
-        r"(?:Address|Thread|Memory|Leak)Sanitizer failed to allocate"
+    "it reserves more memory than a command may have in the sandbox": re.compile(
+        r"(?:Address|Thread|Memory|Leak)Sanitizer(?: failed to allocate|: failed to reserve)"
+        r"|Sanitizer can ?not mmap the shadow memory|ReserveShadowMemoryRange failed"
+    ),
+    "looking for leaks takes a debugger's rights (ASAN_OPTIONS=detect_leaks=0 goes without)": (
+        re.compile(r"LeakSanitizer (?:has encountered a fatal error|does not work under ptrace)")
     ),
     "it needs a service or rights of the host": re.compile(
         r"Cannot connect to the Docker daemon|docker\.sock|Failed to connect to .{0,20}\bbus\b"
-        r"|LeakSanitizer does not work under ptrace"
         r"|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
     ),
 }
@@ -56,29 +61,73 @@ _NOT_THERE = re.compile(
     rf"^.{{0,200}}?({_PATH}[^\s:'\"’]{{1,400}})['\"’]?:? .{{0,40}}"
     r"(?:No such file or directory|not found)"
     rf"|(?:No such file or directory|ENOENT).{{0,80}}?['\"‘]({_PATH}[^'\"’]{{1,400}})['\"’]"
-    rf"|fatal: (?:repository )?'({_PATH}[^']{{1,400}})' does not (?:appear to be a git|exist)",
+    rf"|(?:fatal:|repository|File) '({_PATH}[^']{{1,400}})' does not (?:appear to be a git|exist)"
+    rf"|^(?:ERROR: )?({_PATH}\S{{1,400}}) is not a valid editable requirement"
+    rf"|Distribution not found at: file://(/\S{{1,400}})"
+    rf"|failed to read `(/[^`]{{1,400}})`"
+    rf"|replacement directory ({_PATH}\S{{1,400}}) does not exist",
     re.MULTILINE,
 )
+_NO_MODULE = re.compile(
+    rf"Cannot find (?:module|package) '({_PATH}[^']{{1,400}})'"
+    r"(?:\s+Require stack:\s+- (/[^\n]{1,400})| from '([^']{1,400})')?"
+)
+"""What node and what is built on it say: from where, and a path from there."""
 _OF_THE_HOST = ("/home", "/root", "/var", "/run", "/opt", "/srv", "/mnt", "/media")
 _OF_THE_SANDBOX = ("/tmp", "/var/tmp", STATE_DIR)  # noqa: S108 - its own
 
 
-def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> str:
+class Stop(Struct, frozen=True):
+    """What kept a command from its end, and the line of its output that shows it."""
+
+    reason: str = ""
+    line: str = ""
+
+
+def stopped_by(output: str, layout: SandboxLayout, cwd: str) -> Stop:
     """Return what kept a failed command from its end, if that was the sandbox."""
-    text = output[-_TAIL:]
-    if not layout.network and _NO_NETWORK.search(text):
-        return "it needs the network"
+    begin = max(0, len(output) - _TAIL)
+    if not layout.network and (found := _NO_NETWORK.search(output, begin)):
+        return Stop("it needs the network", _line(output, found))
     for reason, pattern in _SIGNS.items():
-        if pattern.search(text):
-            return reason
-    if _NO_REPOSITORY.search(text) and in_a_repository(layout):
-        return "the project is a folder of a repository, which is not in the sandbox"
-    for found in _NOT_THERE.finditer(text):
-        said = (found[1] or found[2] or found[3]).rstrip(".,;)")
-        path = posixpath.normpath(posixpath.join(cwd, said))
-        if _is_outside(path, layout):
-            return f"{path} is not in the sandbox"
-    return ""
+        if found := pattern.search(output, begin):
+            return Stop(reason, _line(output, found))
+    if (found := _NO_REPOSITORY.search(output, begin)) and in_a_repository(layout):
+        reason = "the project is a folder of a repository, which is not in the sandbox"
+        return Stop(reason, _line(output, found))
+    for path, found in _missing(output, begin, cwd):
+        if is_outside(path, layout):
+            return Stop(f"{path} is not in the sandbox", _line(output, found))
+    return Stop()
+
+
+def _missing(output: str, begin: int, cwd: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Find the paths that a command has not found, and where it says so."""
+    for found in _NOT_THERE.finditer(output, begin):
+        said = next(filter(None, found.groups())).rstrip(".,;)")
+        yield posixpath.normpath(posixpath.join(cwd, said)), found
+    for found in _NO_MODULE.finditer(output, begin):
+        wanted, by = found[1], found[2] or found[3]
+        # `../x` is said from the file that wants it; without that nobody knows what it is.
+        if by or wanted.startswith("/"):
+            place = posixpath.dirname(posixpath.join(cwd, by or ""))
+            yield posixpath.normpath(posixpath.join(place, wanted)), found
+
+
+def is_outside(path: str, layout: SandboxLayout) -> bool:
+    """Tell whether a path is in a place of the host that is not inside, whatever is there."""
+    tools = (f"{layout.home}/{name}" for name in layout.tools)
+    shown = (layout.start, *layout.repositories, *tools, *layout.terminal.sandbox_read_only_paths)
+    beside = f"/{layout.start.split('/')[1]}"
+    full = posixpath.normpath(path)
+    hidden = _longest(full, (layout.home, beside, *_OF_THE_HOST))
+    return hidden > _longest(full, (*shown, *_OF_THE_SANDBOX))
+
+
+def _line(output: str, found: re.Match[str]) -> str:
+    """Return the lines that something was found in."""
+    end = output.find("\n", found.end())
+    return output[output.rfind("\n", 0, found.start()) + 1 : end if end >= 0 else None]
 
 
 def left_out(output: str) -> str:
@@ -115,16 +164,6 @@ def beside(layout: SandboxLayout) -> frozenset[str]:
 def in_a_repository(layout: SandboxLayout) -> bool:
     folders = (layout.workspace, *layout.workspace.parents) if layout.project else ()
     return any(os.path.lexists(folder / ".git") for folder in folders)
-
-
-def _is_outside(path: str, layout: SandboxLayout) -> bool:
-    """Tell whether a path is in a place of the host that is not inside, whatever is there."""
-    tools = (f"{layout.home}/{name}" for name in layout.tools)
-    shown = (layout.start, *layout.repositories, *tools, *layout.terminal.sandbox_read_only_paths)
-    beside = f"/{layout.start.split('/')[1]}"
-    full = posixpath.normpath(path)
-    hidden = _longest(full, (layout.home, beside, *_OF_THE_HOST))
-    return hidden > _longest(full, (*shown, *_OF_THE_SANDBOX))
 
 
 def _longest(path: str, places: tuple[str, ...]) -> int:
