@@ -33,6 +33,8 @@ PARTS = Bound(10_000, "10,000 parts")
 VALUES = Bound(500_000, "500,000 values")
 """Numbers, texts and the like in the JSON of large events, and tokens with their probability."""
 
+ARGUMENT_VALUES = 100_000
+"""So many values all calls of one answer may have; of others there is the beginning, as a text."""
 REPAIRED_CHARS = 200_000
 """So much of the broken calls of one answer is mended; the model is told of the others."""
 COMPARED_CHARS = 16_000_000
