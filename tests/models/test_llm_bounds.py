@@ -29,6 +29,7 @@ from hermes.models.bounds import (
     VALUES,
 )
 from hermes.models.client import protocol_for
+from hermes.models.logprobs import without_logprobs
 from hermes.models.providers import ApiMode
 from hermes.models.routes import ModelRoute
 from hermes.models.tool_calls import CallAssembler, repair_calls
@@ -183,7 +184,7 @@ def chat_document_of_tokens(count: int) -> Iterator[bytes]:
         "logprobs": {"content": [token(" word")] * count},
         "finish_reason": "stop",
     }
-    document = json.dumps({"choices": [choice]}, indent=0)
+    document = json.dumps({"choices": [choice]}).replace(", ", ",\n")
     yield HEAD + b"application/json\r\n\r\n" + document.encode()
 
 
@@ -316,6 +317,31 @@ def test_what_is_mended_of_one_reply_is_bounded() -> None:
     assert [text.startswith('{"a"') for text in told] == [True] * 3 + [False] * 7 + [False]
     assert told[3:10] == [broken] * 7
     assert json.loads(told[10]) == {"b": 1}
+
+
+def sprinkled(messages: int, order: str) -> bytes:
+    """Return a large event with probabilities in many places, which come first or last."""
+    part = {"type": "output_text", "text": "x", "logprobs": [token("x", 0)]}
+    output = [{"type": "message", "content": [part] * 8}] * messages
+    told = {"item": output[0], "output": output}
+    fields = {"filler": "x" * 4_000_000, **told}
+    given = {name: fields[name] for name in order.split()}
+    return json.dumps(given, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "order", ["filler item output", "item output filler", "output item filler"]
+)
+def test_probabilities_in_many_places_cost_as_much_as_in_one(order: str) -> None:
+    many, one = sprinkled(64, order), sprinkled(1, order)
+    assert least_cpu(lambda: without_logprobs(many)) < 8 * least_cpu(lambda: without_logprobs(one))
+
+
+def test_what_is_counted_is_what_is_beside_the_probabilities() -> None:
+    for name in ("filler item output", "item output filler"):
+        counted = without_logprobs(sprinkled(64, name))
+        assert b'"logprob"' not in counted
+        assert counted.count(b'"logprobs":0') == 65 * 8
 
 
 def test_calls_of_one_reply_have_so_many_values_together() -> None:

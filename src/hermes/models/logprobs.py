@@ -87,9 +87,14 @@ def without_logprobs(data: bytes) -> bytes:
         event = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return data
-    for found in _found(event):
-        data = data.replace(bytes(found), b"0", 1)
-    return data
+    left, end = list[bytes](), 0
+    for found in map(bytes, _found(event)):
+        at = data.find(found, end)
+        if at < 0:  # in no order that a provider would write: to look for the others takes long
+            break
+        left.append(data[end:at])
+        end = at + len(found)
+    return b"0".join([*left, data[end:]])
 
 
 def _found(part: Any) -> list[Raw]:
