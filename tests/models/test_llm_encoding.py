@@ -492,7 +492,7 @@ def test_the_probabilities_of_tokens_are_read_where_somebody_asked_for_them() ->
         (ApiMode.RESPONSES, done),
     ]
     for mode, event in streams:
-        for asked, told in ((True, (token,)), (False, ())):
+        for asked, told in ((True, json.dumps([token])), (False, "")):
             decoder = protocol_for(mode).decoder(Sink(None, logprobs=asked))
             decoder.feed(json.dumps(event).encode())
             assert decoder.finish().logprobs == told

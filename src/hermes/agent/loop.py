@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -219,7 +218,7 @@ class TurnLoop:
         self._used_tools = False
         self.handed: tuple[ToolCall, ...] = ()
         """Calls that the client must carry out, once the turn has reached them."""
-        self.logprobs: tuple[dict[str, Any], ...] = ()
+        self.logprobs = ""
         """Of the last reply, if they were asked for."""
         self._answer: list[str] = []
         self.answer: str | None = None
@@ -448,7 +447,7 @@ class TurnLoop:
         answer = "".join((*self._answer, message.text)) if last else None
         self._account(reply)
         # What was taken out of the text must not be read in its tokens.
-        self.logprobs = reply.logprobs if message.text == reply.message.text else ()
+        self.logprobs = reply.logprobs if message.text == reply.message.text else ""
         ends = (self._ending(answer) or True) if answer is not None else False
 
         async def commit() -> StoredMessage:

@@ -221,7 +221,7 @@ class _Attempt:
                 model_calls=loop.model_calls if loop else 0,
                 error=error,
                 handed=loop.handed if loop and state is TurnState.DONE else (),
-                logprobs=loop.logprobs if loop and state is TurnState.DONE else (),
+                logprobs=loop.logprobs if loop and state is TurnState.DONE else "",
             )
         )
 

@@ -144,7 +144,7 @@ class TurnFinished(Struct, frozen=True, kw_only=True, tag="turn.finished"):
     error: TurnError | None = None
     handed: tuple[ToolCall, ...] = ()
     """Calls of client tools that the client must carry out; until then the turn is done."""
-    logprobs: tuple[dict[str, Any], ...] = ()
+    logprobs: str = ""
     """See `domain.ports.model.ModelReply`."""
 
 

@@ -14,6 +14,9 @@ MAX_VALUES = 100_000
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SQUARE = bytes.maketrans(b"{}", b"[]")
+_OPEN = ord("[")
+_MUCH = 3 / 4
+_RUNS = re.compile(rb"\[+|\]+")
 
 
 def more_values_than(most: int, text: bytes) -> bool:
@@ -40,10 +43,14 @@ def nested_too_deeply(text: bytes) -> bool:
     """Tell whether JSON, or what should be JSON, has more than `MAX_NESTING` levels."""
     if text.count(b"[") + text.count(b"{") <= MAX_NESTING:
         return False
-    brackets, depth = _STRINGS.sub(b"", text).translate(_SQUARE, _NO_BRACKETS), 0
-    while depth < MAX_NESTING:  # one level of innermost pairs after the other
-        outer = brackets.replace(b"[]", b"")
-        if len(outer) == len(brackets):
-            break
-        brackets, depth = outer, depth + 1
-    return depth + brackets.count(b"[") > MAX_NESTING
+    brackets, levels = _STRINGS.sub(b"", text).translate(_SQUARE, _NO_BRACKETS), 0
+    # Innermost pairs go, as long as many do: few runs of brackets are left then to be walked.
+    while len(outer := brackets.replace(b"[]", b"")) < len(brackets) * _MUCH:
+        brackets, levels = outer, levels + 1
+    deep = 0
+    for run in _RUNS.finditer(brackets):
+        length = run.end() - run.start()
+        deep = deep + length if brackets[run.start()] == _OPEN else max(0, deep - length)
+        if deep + levels > MAX_NESTING:
+            return True
+    return False

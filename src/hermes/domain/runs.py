@@ -107,8 +107,8 @@ class RunOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_usd: float | None = None
     model_calls: int = 0
     error: TurnError | None = None
-    logprobs: tuple[dict[str, Any], ...] = ()
-    """See `domain.ports.model.ModelReply`."""
+    logprobs: str | tuple[dict[str, Any], ...] = ""
+    """See `domain.ports.model.ModelReply`; earlier versions have written its elements."""
     asked: ApprovalRequest | None = None
     """The question that it ended with, for a client that answers in words; its turn waits."""
 

@@ -17,8 +17,14 @@ import msgspec
 
 from hermes.domain.ids import new_call_id
 from hermes.domain.messages import ToolCall
-from hermes.domain.nesting import nested_too_deeply
-from hermes.models.bounds import CALLS, COMPARED_CHARS, NAME_CHARS, REPAIRED_CHARS
+from hermes.domain.nesting import nested_too_deeply, values_in
+from hermes.models.bounds import (
+    ARGUMENT_VALUES,
+    CALLS,
+    COMPARED_CHARS,
+    NAME_CHARS,
+    REPAIRED_CHARS,
+)
 
 _KEPT_CHARS = 2000
 _FENCE = "```"
@@ -32,26 +38,30 @@ def repair_calls(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     """Return the calls with ids that are unique, and JSON objects as arguments where possible."""
     seen: set[str] = set()
     repaired: list[ToolCall] = []
-    left = REPAIRED_CHARS
+    left, values_left = REPAIRED_CHARS, ARGUMENT_VALUES
     for call in calls:
         call_id = call.id if call.id and call.id not in seen else new_call_id()
         seen.add(call_id)
         arguments = call.arguments
-        if not _is_object(arguments) and len(arguments) <= left:
+        values = values_in(arguments.encode("utf-8", "replace"), values_left)
+        if values > values_left:
+            arguments = _beginning(arguments)
+        elif not _is_object(arguments) and len(arguments) <= left:
             left -= len(arguments)
             arguments = _repaired(arguments)
-        repaired.append(ToolCall(id=call_id, name=call.name.strip(), arguments=_shallow(arguments)))
+        values_left -= min(values, values_left)
+        if nested_too_deeply(arguments.encode("utf-8", "replace")):
+            arguments = _beginning(arguments)
+        repaired.append(ToolCall(id=call_id, name=call.name.strip(), arguments=arguments))
     return tuple(repaired)
 
 
-def _shallow(text: str) -> str:
-    """Return `text`, or if that would break whoever reads the history its beginning, as a string.
+def _beginning(text: str) -> str:
+    """Return the beginning of arguments that hold up or break whoever reads them, as a string.
 
-    That is what is nested too deeply.
+    That is what has too many values, or is nested too deeply.
     """
-    if nested_too_deeply(text.encode("utf-8", "replace")):
-        return msgspec.json.encode(text[:_KEPT_CHARS].encode("utf-8", "replace").decode()).decode()
-    return text
+    return msgspec.json.encode(text[:_KEPT_CHARS].encode("utf-8", "replace").decode()).decode()
 
 
 def _repaired(text: str) -> str:

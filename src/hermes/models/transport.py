@@ -22,7 +22,14 @@ from hermes.domain.nesting import values_in
 from hermes.domain.ports.model import FailureKind
 from hermes.domain.settings.models import ModelTimeouts
 from hermes.domain.wording import one_line
-from hermes.models.bounds import BYTES, VALUES
+from hermes.models.bounds import (
+    BYTES,
+    EVENT_BYTES,
+    PROBABLE_BYTES,
+    PROBABLE_EVENT_BYTES,
+    VALUES,
+)
+from hermes.models.logprobs import without_logprobs
 from hermes.models.sse import SseParser
 from hermes.models.wire import Decoder, Sink, WireCall, WireFault
 
@@ -199,7 +206,9 @@ class _Answer:
         self._decoder = decoder
         self._sink = sink
         self._patience = patience
-        self._parser = SseParser()
+        asked = sink.logprobs
+        self._bytes = PROBABLE_BYTES if asked else BYTES
+        self._parser = SseParser(PROBABLE_EVENT_BYTES if asked else EVENT_BYTES)
         self._document: list[bytes] | None = None
         """Its pieces, where the answer is one document, or an error."""
         self._size = self._values = 0
@@ -238,7 +247,8 @@ class _Answer:
 
     def _take(self, chunk: bytes, *, gathered: bool) -> None:
         self._size += len(chunk)
-        BYTES.hold(self._size + len(self._folded))
+        most = self._bytes if self._document is None else BYTES
+        most.hold(self._size + len(self._folded))
         if self._sniffing and self._document is None and chunk.strip():
             self._sniffing = False
             if chunk.lstrip().startswith(b"{"):
@@ -270,8 +280,10 @@ class _Answer:
 
     def _measure(self, data: bytes) -> None:
         if data.count(b",") > _FEW:
+            if b'"logprobs"' in data:
+                data = without_logprobs(data)
             self._values += values_in(data, VALUES.most)
-        VALUES.hold(self._values)
+            VALUES.hold(self._values)
 
     def end(self) -> None:
         """Take it that nothing more comes."""

@@ -51,7 +51,8 @@ class Decoded(Struct, frozen=True, kw_only=True):
     """The provider said that it had finished; otherwise the stream was cut off."""
     cost_usd: float | None = None
     """What the provider itself says that it cost."""
-    logprobs: tuple[dict[str, Any], ...] = ()
+    logprobs: str = ""
+    """See `domain.ports.model.ModelReply`."""
 
 
 _MAX_MESSAGE = 2000

@@ -165,5 +165,5 @@ class ScriptedModel:
             provider=self._info.provider,
             model=self._info.model,
             cost_usd=reply.cost_usd,
-            logprobs=reply.logprobs,
+            logprobs=msgspec.json.encode(reply.logprobs).decode() if reply.logprobs else "",
         )

@@ -5,7 +5,13 @@ import pytest
 
 from fakes.echo import EchoArgs, echo_tool
 from fakes.toolbox import Toolbox, local_environment
-from hermes.agent.tools.define import MAX_ARGUMENTS, Tool, simplified_schema, tool
+from hermes.agent.tools.define import (
+    MAX_ARGUMENT_VALUES,
+    MAX_ARGUMENTS,
+    Tool,
+    simplified_schema,
+    tool,
+)
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.toolsets import ToolsetChoice, installed_tools, resolve_toolsets
 from hermes.domain.entry_points import load_entry_point
@@ -221,6 +227,33 @@ async def test_a_long_result_is_cut_even_where_it_cannot_be_stored() -> None:
 async def test_arguments_that_are_nested_too_deeply_are_an_error_result(arguments: str) -> None:
     result = await Toolbox(FakeEnvironment()).call("terminal", arguments)
     assert result.outcome is ToolOutcome.ERROR
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"text":"a","tags":[' + "[]," * MAX_ARGUMENT_VALUES + "1]}",
+        '{"text":"a",' + '"x":1,' * MAX_ARGUMENT_VALUES + '"tags":[]}',
+    ],
+)
+async def test_arguments_of_very_many_values_are_an_error_result(arguments: str) -> None:
+    result = await box().call("echo", arguments)
+    assert result.outcome is ToolOutcome.ERROR
+    assert "at most 50,000 values" in str(result.content)
+
+
+async def test_a_text_that_holds_very_many_values_stays_a_text() -> None:
+    tags = "[" + "1," * MAX_ARGUMENT_VALUES + "1]"
+    result = await box().call("echo", json.dumps({"text": "a", "tags": tags}))
+    assert result.outcome is ToolOutcome.OK
+    wrong = await box().call("echo", json.dumps({"text": "a", "times": tags}))
+    assert "Expected `int`" in str(wrong.content)
+
+
+async def test_a_long_name_that_the_model_made_up_is_shown_in_part() -> None:
+    result = await box().call("echo", json.dumps({"x" * 1_000_000: 1}))
+    assert "has no argument `xxx" in str(result.content)
+    assert len(str(result.content)) < 500
 
 
 async def test_arguments_that_are_far_too_long_are_not_even_decoded() -> None:

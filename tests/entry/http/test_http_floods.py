@@ -5,21 +5,22 @@ import gc
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from fakes.http_door import KEY, HttpDoor, bearer
 from fakes.http_kit import error_of
 from fakes.http_responses import responses_door
 from hermes.domain.nesting import MAX_VALUES, more_values_than
-from hermes.entry.http.frames import MAX_FRAGMENTS
+from hermes.entry.http.frames import MAX_CONTROLS, MAX_FRAGMENTS
 from hermes.entry.http.room import LEAST
 from hermes.entry.http.settings import HttpSettings
+from hermes.entry.http.websocket import MAX_REFUSED, MAX_SOCKETS, UNWANTED
 from hermes.testing.model import ScriptedModel, say
 
 MB = 1024 * 1024
@@ -169,3 +170,112 @@ async def _longest_turn(door: HttpDoor) -> float:
 async def test_others_get_their_turn_while_small_frames_are_read_cost(door: HttpDoor) -> None:
     """The quickest of several rounds."""
     assert min([await _longest_turn(door) for _ in range(3)]) < 0.4
+
+
+# -- very many small messages ----------------------------------------------------
+
+NONSENSE = frame(1, b'{"type":"x"}')
+
+
+async def _refused(made: ClientConnection, count: int) -> None:
+    codes = {json.loads(await made.recv())["error"]["code"] for _ in range(count)}
+    assert codes <= {"invalid_value", "too_many_runs"}
+
+
+async def _pongs(made: ClientConnection, count: int) -> None:
+    """Wait for the answers to pings that are sent now."""
+    for waiter in [await made.ping(str(number)) for number in range(count)]:
+        await waiter
+
+
+async def _longest_of_many(door: HttpDoor, count: int, small: bytes) -> float:
+    """Return which part of the reading of what many sockets send at once others wait for."""
+    async with AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(socket(door)) for _ in range(count)]
+        for each in made:
+            each.transport.write(small * (MAX_REFUSED - 10) + frame(1, b"x" * 120))
+        last = asyncio.gather(*map(_until_invalid, made))
+        gc.collect()
+        gc.disable()
+        try:
+            longest, began = 0.0, time.process_time()
+            while not last.done():
+                before = time.process_time()
+                await asyncio.sleep(0)
+                longest = max(longest, time.process_time() - before)
+            taken = time.process_time() - began
+        finally:
+            gc.enable()
+        await last
+    return longest / taken
+
+
+async def _until_invalid(made: ClientConnection) -> None:
+    """Read until the last message is answered, which is refused in any case."""
+    codes = list[str]()
+    while not codes or (codes[-1] != "invalid_json" and len(codes) <= MAX_REFUSED - 10):
+        codes.append(json.loads(await made.recv())["error"]["code"])
+
+
+@pytest.mark.parametrize("small", [NONSENSE, frame(9, b"seen")], ids=["messages", "pings"])
+async def test_others_get_their_turn_while_many_sockets_send_small_messages_cost(
+    door: HttpDoor, small: bytes
+) -> None:
+    """The quickest of several rounds."""
+    assert min([await _longest_of_many(door, 30, small) for _ in range(3)]) < 0.1
+
+
+async def test_small_messages_are_all_answered_and_pings_among_them(door: HttpDoor) -> None:
+    async with socket(door) as made:
+        for _ in range(2):
+            made.transport.write(NONSENSE * (MAX_REFUSED - 1))
+            await asyncio.gather(_pongs(made, 300), _refused(made, MAX_REFUSED - 1))
+            await made.send(json.dumps({"type": "response.create", "input": "hi", "store": False}))
+            while json.loads(await made.recv())["type"] != "response.completed":
+                pass
+
+
+async def test_whoever_sends_nothing_but_what_is_refused_loses_the_connection(
+    door: HttpDoor,
+) -> None:
+    async with socket(door) as made:
+        made.transport.write(NONSENSE * (MAX_REFUSED + 100))
+        await _refused(made, MAX_REFUSED)
+        with pytest.raises(ConnectionClosed) as closed:
+            await made.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == UNWANTED
+        assert "could not be granted" in closed.value.rcvd.reason
+
+
+async def test_pings_without_end_end_a_connection(door: HttpDoor) -> None:
+    async with socket(door) as made:
+        await _pongs(made, MAX_CONTROLS)
+        with pytest.raises(ConnectionClosed) as closed:
+            await (await made.ping("one too many"))
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == UNWANTED
+
+
+async def test_a_key_has_a_bounded_number_of_sockets(door: HttpDoor) -> None:
+    async with AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(socket(door)) for _ in range(MAX_SOCKETS)]
+        with pytest.raises(InvalidStatus) as refused:
+            await stack.enter_async_context(socket(door))
+        answer = refused.value.response
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+        assert json.loads(answer.body or b"")["error"]["code"] == "too_many_sockets"
+        body = {"model": "hermes", "input": "hi", "store": False}
+        assert (await door.client.post("/v1/responses", json=body)).status_code == 200
+        await made[0].close()
+        async with asyncio.timeout(20):
+            while not await _opens(door):
+                pass
+
+
+async def _opens(door: HttpDoor) -> bool:
+    try:
+        async with socket(door):
+            return True
+    except InvalidStatus:
+        return False

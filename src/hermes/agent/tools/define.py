@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import UsageError
-from hermes.domain.nesting import nested_too_deeply
+from hermes.domain.nesting import more_values_than, nested_too_deeply
 from hermes.domain.ports.execution import ShellRun
 from hermes.domain.tools import ToolContext, ToolResult, ToolSpec
 
@@ -66,6 +66,12 @@ def simplified_schema(arguments: type[Struct]) -> dict[str, Any]:
 
 MAX_ARGUMENTS = 12 * 1024 * 1024
 """Characters of one call: decoding, judging and writing them holds the event loop up."""
+MAX_ARGUMENT_VALUES = 50_000
+"""Of one call: each of those who look at it decodes them."""
+_SHOWN_CHARS = 100
+"""Of a name that the model made up."""
+_MAX_SCALAR = 1000
+"""Characters of a number or a boolean that was sent as a text."""
 _NOISE = frozenset({"title", "additionalProperties", "default"})
 
 
@@ -107,13 +113,19 @@ def _ordered(schema: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def parse_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object in `text`; None if it holds anything else, or far too much."""
-    if len(text) > MAX_ARGUMENTS or nested_too_deeply(text.encode("utf-8", "replace")):
-        return None
     try:
-        value = msgspec.json.decode(text or "{}")
+        value = _decoded(text or "{}")
     except (msgspec.DecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _decoded(text: str) -> Any:
+    """Decode what a model has written; `DecodeError` also if that would take long."""
+    data = text.encode("utf-8", "replace") if len(text) <= MAX_ARGUMENTS else b""
+    if not data or more_values_than(MAX_ARGUMENT_VALUES, data) or nested_too_deeply(data):
+        raise msgspec.DecodeError("too much")
+    return msgspec.json.decode(text)
 
 
 def decode_arguments(tool: Tool, text: str) -> Any:
@@ -125,12 +137,14 @@ def decode_arguments(tool: Tool, text: str) -> Any:
             f"The arguments of `{name}` are too long.", hint="Write large files with the terminal."
         )
     if values is None:
-        raise UsageError(f"The arguments of `{name}` are not a JSON object: {_usage(tool)}")
+        wanted = f"a JSON object with at most {MAX_ARGUMENT_VALUES:,} values"
+        raise UsageError(f"The arguments of `{name}` are not {wanted}: {_usage(tool)}")
     fields = tool.spec.parameters["properties"]
-    unknown = [field for field in values if field not in fields]
-    if unknown and tool.arguments is not dict:
+    unknown = next((field for field in values if field not in fields), None)
+    if unknown is not None and tool.arguments is not dict:
+        unknown = unknown[:_SHOWN_CHARS]
         raise UsageError(
-            f"`{name}` has no argument `{unknown[0]}`{_near(unknown[0], fields)}: {_usage(tool)}"
+            f"`{name}` has no argument `{unknown}`{_near(unknown, fields)}: {_usage(tool)}"
         )
     cleaned = {
         field: _unquoted(value, fields.get(field, {}))
@@ -159,10 +173,10 @@ def _unquoted(value: Any, schema: dict[str, Any]) -> Any:
     wanted = schema.get("type")
     if isinstance(value, str) and wanted in ("array", "object"):
         try:
-            value = msgspec.json.decode(value)
+            value = _decoded(value)
         except (msgspec.DecodeError, RecursionError):
             return [value] if wanted == "array" else value
-    if isinstance(value, str) and wanted in _SCALARS:
+    if isinstance(value, str) and wanted in _SCALARS and len(value) <= _MAX_SCALAR:
         try:
             read = msgspec.json.decode(value)
         except msgspec.DecodeError:

@@ -6,6 +6,8 @@ The content is the same as when it happened; the deltas are whole messages.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from hermes.agent.tools.define import parse_object
 from hermes.domain.events import (
     MessageCompleted,
@@ -111,6 +113,7 @@ def missed_events(
 
 def finished_event(outcome: RunOutcome) -> TurnFinished:
     cut_off = outcome.state is RunState.INCOMPLETE and not outcome.text
+    logprobs = outcome.logprobs
     return TurnFinished(
         outcome=TurnState.INTERRUPTED if cut_off else _TURN_STATES[outcome.state],
         text=outcome.text,
@@ -119,7 +122,7 @@ def finished_event(outcome: RunOutcome) -> TurnFinished:
         model_calls=outcome.model_calls,
         error=outcome.error,
         handed=outcome.handed,
-        logprobs=outcome.logprobs,
+        logprobs=logprobs if isinstance(logprobs, str) else msgspec.json.encode(logprobs).decode(),
     )
 
 

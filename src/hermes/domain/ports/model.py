@@ -46,8 +46,11 @@ class ModelReply(Struct, frozen=True, kw_only=True):
     model: str
     """The model that really answered."""
     cost_usd: float | None = None
-    logprobs: tuple[dict[str, Any], ...] = ()
-    """How probable the tokens of the text were, as OpenAI tells it; only if that was asked for."""
+    logprobs: str = ""
+    """How probable the tokens of the text were: a list in JSON, as OpenAI tells it.
+
+    Only if that was asked for. Nobody but the client reads it, and it is long.
+    """
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):

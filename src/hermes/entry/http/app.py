@@ -12,8 +12,9 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -56,7 +57,7 @@ from hermes.entry.http.request import (
 from hermes.entry.http.room import BodyRoom
 from hermes.entry.http.settings import HttpSettings
 from hermes.entry.http.sse import close, send_stream
-from hermes.entry.http.websocket import Socket, rejecting, request_head
+from hermes.entry.http.websocket import MAX_SOCKETS, Socket, rejecting, request_head
 
 JSON = b"application/json"
 ON_STREAMS: dict[bytes, bytes] = {
@@ -139,6 +140,8 @@ class HttpApp:
         self._guards = Guards(settings)
         self._failures = FailureLimit(settings.max_auth_failures, context.clock)
         self.room = BodyRoom(settings.max_body_bytes)
+        self._sockets = Counter[str]()
+        """By key, those that are open."""
         self._routes = RouteTable(with_description(endpoints))
         self._requests = context.metrics.counter(
             "hermes_http_requests_total", "Requests by route, method and status."
@@ -182,7 +185,7 @@ class HttpApp:
         exchange.route = route.endpoint.path
         caller = await self._let_in(route.endpoint, heads, exchange)
         if scope["type"] == "websocket":
-            return await self._converse(exchange, heads, route)
+            return await self._converse(exchange, heads, route, caller)
         call = await self._understood(exchange, heads, found, route, caller)
         answer = await route.endpoint.handler(call)
         if isinstance(answer, StreamAnswer):
@@ -241,7 +244,9 @@ class HttpApp:
             gone=exchange.gone,
         )
 
-    async def _converse(self, exchange: _Exchange, heads: Headers, route: EndpointRoute) -> int:
+    async def _converse(
+        self, exchange: _Exchange, heads: Headers, route: EndpointRoute, caller: Caller
+    ) -> int:
         """Answer the requests that come over a WebSocket."""
         endpoint, headers = route.endpoint, call_headers(heads)
         if not endpoint.socket:
@@ -274,10 +279,23 @@ class HttpApp:
             return answer
 
         socket = Socket(exchange.receive, exchange.send, answer, self._context.redact, self.room)
-        exchange.started = True
-        with suppress(asyncio.CancelledError):  # the task is the server's, which stops
+        with self._socket_of(caller), suppress(asyncio.CancelledError):  # by the server, that stops
+            exchange.started = True
             await socket.run(exchange.pairs({}), self._settings.socket_seconds)
         return 101
+
+    @contextmanager
+    def _socket_of(self, caller: Caller) -> Iterator[None]:
+        """Count a socket of a key as long as it is open; refuse one too many."""
+        if self._sockets[caller.key_id] >= MAX_SOCKETS:
+            text = f"This key has {MAX_SOCKETS} WebSockets open; close one of them."
+            raise Problem(429, text, code="too_many_sockets", headers={"retry-after": "5"})
+        self._sockets[caller.key_id] += 1
+        try:
+            yield
+        finally:
+            self._sockets[caller.key_id] -= 1
+            self._sockets += Counter()  # forgets keys that have none
 
     # -- from the answer to the client -----------------------------------------
 

@@ -22,6 +22,7 @@ from uvicorn.server import Server
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.entry.http.request import AsgiApp
 from hermes.entry.http.room import BodyRoom
+from hermes.entry.http.turns import Turns
 
 _UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
 """Within the head only: no line before it is empty."""
@@ -94,7 +95,7 @@ class HttpServer:
         config = Config(
             self._app,
             http=_BoundedProtocol,
-            ws=cast("Any", partial(_socket, messages)) if messages else "none",
+            ws=cast("Any", partial(_socket, messages, Turns())) if messages else "none",
             ws_max_size=messages.each if messages else 0,
             ws_per_message_deflate=False,
             lifespan="off",
@@ -189,10 +190,10 @@ class HttpServer:
         )
 
 
-def _socket(room: BodyRoom, **named: Any) -> asyncio.Protocol:
+def _socket(room: BodyRoom, turns: Turns, **named: Any) -> asyncio.Protocol:
     from hermes.entry.http.frames import BoundedSocket  # noqa: PLC0415 - few clients ask for one
 
-    return BoundedSocket(room, **named)
+    return BoundedSocket(room, turns, **named)
 
 
 class _HeldHead:

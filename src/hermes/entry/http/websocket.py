@@ -7,7 +7,8 @@
 One answer is under way at a time; requests that come meanwhile wait. A client that closes the
 connection leaves the answer, as with a stream over HTTP. The connection remembers responses
 that are not stored, so that the next request can go on from them; they are forgotten with it,
-and earlier if a request that goes on from one fails. It ends after an hour, between two answers.
+and earlier if a request that goes on from one fails. It ends after an hour, between two answers,
+and at once if very many requests after each other cannot be granted.
 """
 
 import asyncio
@@ -29,8 +30,14 @@ log = logging.getLogger(__name__)
 
 STOPPING = 1012
 """The code with which the server says that it stops: what is under way may end first."""
+UNWANTED = 1008
+"""The code with which a connection ends whose client goes on with what it should not do."""
 MAX_WAITING = 16
 """Requests that may wait for the one under way."""
+MAX_REFUSED = 100
+"""Requests after each other that cannot be granted: to refuse them takes time that others need."""
+MAX_SOCKETS = 64
+"""Connections of one key at once; usual is a handful."""
 SocketAnswer = Callable[[bytes, Connection], Awaitable[StreamAnswer]]
 
 
@@ -81,6 +88,9 @@ class Socket:
         self._room = room
         self._waiting: asyncio.Queue[tuple[bytes, HeldRoom] | None] = asyncio.Queue()
         self._left = asyncio.Event()
+        self._refused = 0
+        """Requests, since one was granted."""
+        self._hopeless = False
         self.connection = Connection(gone=self._gone)
 
     async def run(self, headers: list[tuple[bytes, bytes]], seconds: float) -> None:
@@ -103,7 +113,10 @@ class Socket:
                 if waited := self._waiting.get_nowait():
                     waited[1].clear()
             await self.connection.forget()
-            if not self._left.is_set():
+            if self._hopeless:
+                reason = f"{MAX_REFUSED} requests after each other could not be granted"
+                await self._send({"type": "websocket.close", "code": UNWANTED, "reason": reason})
+            elif not self._left.is_set():
                 await self._send({"type": "websocket.close", "code": 1000})
 
     async def _serve(self, seconds: float) -> None:
@@ -120,11 +133,14 @@ class Socket:
                 return
             raw, held = waited
             held.clear()
+            if self._hopeless:
+                return
             await self._respond(raw)
 
     async def _respond(self, raw: bytes) -> None:
         try:
             answer = await self._answer(raw, self.connection)
+            self._refused = 0
             await send_stream(answer, self._gone, self._send_events, (), 15.0)
         except HermesError as error:
             await self._refuse(problem_of(error))
@@ -141,6 +157,8 @@ class Socket:
                 self._enqueue(raw)
             except Problem as problem:
                 await self._refuse(problem)
+            if self._hopeless:
+                break
         if message.get("code") != STOPPING:
             self._left.set()
         self._waiting.put_nowait(None)
@@ -169,6 +187,11 @@ class Socket:
         detail = problem.body(self._redact(problem.message)).error
         text = msgspec.json.encode(SocketError(status=problem.status, error=detail)).decode()
         await self._send({"type": "websocket.send", "text": text})
+        self._refused += 1
+        if self._refused == MAX_REFUSED:
+            self._hopeless = True
+            self._left.set()  # what is under way ends as if the client had gone
+            self._waiting.put_nowait(None)
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:

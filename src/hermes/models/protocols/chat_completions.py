@@ -26,7 +26,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import FailureKind, ModelRequest
 from hermes.domain.tools import ToolSpec
-from hermes.models.bounds import PARTS, VALUES
+from hermes.models.bounds import PARTS
 from hermes.models.encode_common import (
     MARKED,
     LoweredCache,
@@ -42,6 +42,7 @@ from hermes.models.encode_common import (
     text_of,
     wire_call,
 )
+from hermes.models.logprobs import NONE, Logprobs
 from hermes.models.providers import Quirks
 from hermes.models.routes import ModelRoute
 from hermes.models.think_tags import ThinkSplitter
@@ -288,14 +289,14 @@ class _Delta(Struct):
 
 
 class _Logprobs(Struct):
-    content: list[dict[str, Any]] | None = None
+    content: Raw = NONE
 
 
 class _Choice(Struct):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
+    logprobs: Raw = NONE
     error: Any = None
 
 
@@ -313,6 +314,7 @@ class _Chunk(Struct):
 
 
 _chunk_decoder = msgspec.json.Decoder(_Chunk, strict=False)
+_logprobs_decoder = msgspec.json.Decoder(_Logprobs | None)
 
 
 class ChatDecoder:
@@ -323,7 +325,7 @@ class ChatDecoder:
         self._reasoning: list[str] = []
         self._details = _Details(sink.count)
         self._finish: str | None = None
-        self._logprobs: list[dict[str, Any]] = []
+        self._logprobs = Logprobs()
         self._usage: OpenAIUsage | None = None
         self._model = ""
         self._refused = False
@@ -369,7 +371,7 @@ class ChatDecoder:
             model=self._model,
             complete=self._finish is not None or self.done,
             cost_usd=self._usage.cost if self._usage is not None else None,
-            logprobs=tuple(self._logprobs),
+            logprobs=self._logprobs.text(),
         )
 
     def _reason(self, called: bool) -> FinishReason:  # noqa: FBT001 - private, one caller
@@ -398,9 +400,8 @@ class ChatDecoder:
         delta = choice.message if whole or choice.delta is None else choice.delta
         if delta is not None:
             self._take_delta(delta)
-        if choice.logprobs is not None and self._sink.logprobs:
-            self._logprobs += choice.logprobs.content or ()
-            VALUES.hold(len(self._logprobs))
+        if self._sink.logprobs and (told := _logprobs_decoder.decode(choice.logprobs)) is not None:
+            self._logprobs.add(told.content)
         if choice.finish_reason:
             self._finish = choice.finish_reason
 

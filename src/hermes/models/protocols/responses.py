@@ -36,6 +36,7 @@ from hermes.models.encode_common import (
     text_of,
     wire_call,
 )
+from hermes.models.logprobs import NONE, Logprobs
 from hermes.models.routes import ModelRoute
 from hermes.models.wire import (
     Decoded,
@@ -173,6 +174,23 @@ _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reaso
 _LAST = frozenset({"response.completed", "response.incomplete", "response.done"})
 
 
+class _Part(Struct):
+    text: str | None = None
+    refusal: str | None = None
+    logprobs: Raw = NONE
+
+
+class _Item(Struct):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    content: list[_Part] | str | None = None
+    encrypted_content: str | None = None
+    summary: list[dict[str, Any]] | None = None
+
+
 class _Incomplete(Struct):
     reason: str | None = None
 
@@ -180,7 +198,7 @@ class _Incomplete(Struct):
 class _Response(Struct):
     model: str | None = None
     status: str | None = None
-    output: list[dict[str, Any]] | None = None
+    output: list[_Item] | None = None
     usage: OpenAIUsage | None = None
     error: Any = None
     incomplete_details: _Incomplete | None = None
@@ -190,7 +208,7 @@ class _Event(Struct):
     type: str = ""
     delta: str | None = None
     output_index: int | None = None
-    item: dict[str, Any] | None = None
+    item: _Item | None = None
     response: _Response | None = None
     error: Any = None
     message: str | None = None
@@ -204,7 +222,8 @@ _response_decoder = msgspec.json.Decoder(_Response, strict=False)
 class ResponsesDecoder:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._items: dict[int, dict[str, Any]] = {}
+        self._items: dict[int, _Item] = {}
+        self._logprobs = Logprobs()
         self._begun: dict[int | None, tuple[int, str]] = {}
         """Where calls are in the output: how many there are before each, and its name."""
         self._text: list[str] = []
@@ -226,16 +245,15 @@ class ResponsesDecoder:
             self._reasoning.append(event.delta or "")
             self._sink.reasoning(event.delta or "")
         elif kind == "response.output_item.added" and event.item is not None:
-            if event.item.get("type") == "function_call":
+            if event.item.type == "function_call":
                 number, _ = self._begun.get(event.output_index, (len(self._begun), ""))
-                self._begun[event.output_index] = number, str(event.item.get("name") or "")
+                self._begun[event.output_index] = number, event.item.name or ""
                 CALLS.hold(len(self._begun))
         elif kind == "response.function_call_arguments.delta" and event.output_index in self._begun:
             self._sink.call(*self._begun[event.output_index], event.delta or "")
         elif kind == "response.output_item.done" and event.item is not None:
             index = len(self._items) if event.output_index is None else event.output_index
-            self._items[index] = event.item
-            PARTS.hold(len(self._items))
+            self._keep(index, event.item)
         elif kind in _LAST and event.response is not None:
             self._end(event.response)
         elif kind in {"response.failed", "error"}:
@@ -254,12 +272,12 @@ class ResponsesDecoder:
 
     def finish(self) -> Decoded:
         items = self._ordered()
-        details = tuple(_replayable(item) for item in items if item.get("type") == "reasoning")
+        details = tuple(_replayable(item) for item in items if item.type == "reasoning")
         thought = "".join(self._reasoning) or _thought(items)
         reasoning = None
         if details or thought:
             reasoning = Reasoning(text=thought, details=details, protocol=_PROTOCOL)
-        calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
+        calls = tuple(_call(item) for item in items if item.type == "function_call")
         CALLS.hold(len(calls))
         message = AssistantMessage(
             text="".join(self._text) or _item_text(items),
@@ -272,21 +290,25 @@ class ResponsesDecoder:
             usage=(self._response.usage or OpenAIUsage()).total(),
             model=self._response.model or "",
             complete=self.done,
-            logprobs=tuple(
-                logprob
-                for part in (_text_parts(items) if self._sink.logprobs else ())
-                for logprob in part.get("logprobs") or ()
-            ),
+            logprobs=self._logprobs.text(),
         )
 
     def _end(self, response: _Response) -> None:
         self._response = response
         self.done = True
         if not self._items:
-            self._items = dict(enumerate(response.output or []))
-            PARTS.hold(len(self._items))
+            for index, item in enumerate(response.output or []):
+                self._keep(index, item)
 
-    def _ordered(self) -> list[dict[str, Any]]:
+    def _keep(self, index: int, item: _Item) -> None:
+        self._items[index] = item
+        PARTS.hold(len(self._items))
+        for part in _text_parts([item]):
+            if self._sink.logprobs:
+                self._logprobs.add(part.logprobs)
+            part.logprobs = NONE  # it would keep all of its event
+
+    def _ordered(self) -> list[_Item]:
         return [self._items[index] for index in sorted(self._items)]
 
     def _finish(self, calls: tuple[ToolCall, ...]) -> FinishReason:
@@ -300,37 +322,36 @@ class ResponsesDecoder:
         return FinishReason.TOOL_CALLS if calls else FinishReason.STOP
 
 
-def _call(item: dict[str, Any]) -> ToolCall:
+def _call(item: _Item) -> ToolCall:
     return ToolCall(
-        id=str(item.get("call_id") or item.get("id") or ""),
-        name=str(item.get("name") or ""),
-        arguments=str(item.get("arguments") or ""),
+        id=item.call_id or item.id or "",
+        name=item.name or "",
+        arguments=str(item.arguments or ""),
     )
 
 
-def _replayable(item: dict[str, Any]) -> dict[str, Any]:
+def _replayable(item: _Item) -> dict[str, Any]:
     """Return a reasoning item as the provider wants it back: without its status."""
-    kept = {name: item[name] for name in ("id", "type", "encrypted_content") if item.get(name)}
-    return {**kept, "summary": item.get("summary") or []}
+    given = {"id": item.id, "type": item.type, "encrypted_content": item.encrypted_content}
+    kept = {name: value for name, value in given.items() if value}
+    return {**kept, "summary": item.summary or []}
 
 
-def _item_text(items: list[dict[str, Any]]) -> str:
-    return "".join(
-        str(part.get("text") or part.get("refusal") or "") for part in _text_parts(items)
-    )
+def _item_text(items: list[_Item]) -> str:
+    return "".join(part.text or part.refusal or "" for part in _text_parts(items))
 
 
-def _text_parts(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    messages = (item for item in items if item.get("type") == "message")
-    return [part for item in messages for part in item.get("content") or []]
+def _text_parts(items: list[_Item]) -> list[_Part]:
+    contents = (item.content for item in items if item.type == "message")
+    return [part for content in contents if isinstance(content, list) for part in content]
 
 
-def _thought(items: list[dict[str, Any]]) -> str:
+def _thought(items: list[_Item]) -> str:
     return "\n".join(
         str(part.get("text") or "")
         for item in items
-        if item.get("type") == "reasoning"
-        for part in item.get("summary") or []
+        if item.type == "reasoning"
+        for part in item.summary or []
     )
 
 

@@ -39,7 +39,7 @@ from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
-from hermes.streaming.wire.frames import DONE, Fields, aside_fields, frame
+from hermes.streaming.wire.frames import DONE, Fields, aside_fields, frame, told_logprobs
 
 _encode = msgspec.json.Encoder().encode
 _AFTER = b'},"logprobs":null,"finish_reason":null}]}\n\n'
@@ -332,7 +332,9 @@ class ChatStream:
             if rest or call.id not in self._calls:
                 out += self._call(call.id, call.name, rest)
         reason = _finish_reason(finished, self._view.last)
-        told = {"content": finished.logprobs, "refusal": None} if finished.logprobs else None
+        told = None
+        if finished.logprobs:
+            told = {"content": told_logprobs(finished.logprobs), "refusal": None}
         choice = {"index": 0, "delta": {}, "logprobs": told, "finish_reason": reason}
         last: Fields = {**self._head, "choices": [choice]}
         usage = chat_usage(finished.usage)

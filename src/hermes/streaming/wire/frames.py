@@ -6,6 +6,7 @@ Data is JSON and therefore one line; names and ids come from us.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import asdict
 
 from hermes.domain.approvals import ApprovalRequest, Decision
@@ -33,6 +34,11 @@ def frame(data: bytes, event: str | None = None, id: str | None = None) -> bytes
     if event is not None:
         head += f"event: {event}\n"
     return b"%bdata: %b\n\n" % (head.encode(), data)
+
+
+def told_logprobs(told: str) -> Any:
+    """Return the JSON of `ModelReply.logprobs` as what is written into an answer unread."""
+    return Raw(told.encode())
 
 
 Fields = dict[str, Any]

@@ -34,7 +34,7 @@ from hermes.domain.runs import Run, RunState
 from hermes.domain.turn import TurnState
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 from hermes.streaming.wire.chat import FELL_SHORT
-from hermes.streaming.wire.frames import aside_fields, error_fields, frame
+from hermes.streaming.wire.frames import aside_fields, error_fields, frame, told_logprobs
 from hermes.streaming.wire.response_resource import (
     FunctionCallItem,
     FunctionTool,
@@ -247,11 +247,11 @@ class ResponseStream:
         )
         self._emit(_FINAL_EVENT[status], {"response": self.resource})
 
-    def _tell_logprobs(self, told: tuple[dict[str, Any], ...]) -> None:
+    def _tell_logprobs(self, told: str) -> None:
         """Put them into the answer, which is the last item."""
         last = self._items[-1] if told and self._items else None
         if isinstance(last, MessageItem) and isinstance(last.content[-1], OutputText):
-            part = replace(last.content[-1], logprobs=told)
+            part = replace(last.content[-1], logprobs=told_logprobs(told))
             self._items[-1] = replace(last, content=(*last.content[:-1], part))
 
     def _emit(self, name: str, fields: dict[str, Any]) -> None:

@@ -71,6 +71,7 @@ from hermes.streaming.wire.chat import (
     chat_usage,
     failure_fields,
 )
+from hermes.streaming.wire.frames import told_logprobs
 
 operation = Operations("chat", Action.RUN)
 
@@ -161,7 +162,7 @@ def _completion(
     told = result.finished.logprobs
     choice = AnswerChoice(
         message=message,
-        logprobs=AnswerLogprobs(content=told) if told else None,
+        logprobs=AnswerLogprobs(content=told_logprobs(told)) if told else None,
         finish_reason=result.finish_reason,
     )
     return ChatCompletion(
