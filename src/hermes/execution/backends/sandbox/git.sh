@@ -124,7 +124,7 @@ mark_held() {
         if [[ -e $top/$path || -L $top/$path ]]; then
             case $entry in
                 s*) back+=("$path") ;;
-                H*) [[ ! -w $top/$path ]] || there+=("$path") ;;
+                H*) [[ ! -w $top/$path && ! -L $top/$path ]] || there+=("$path") ;;
             esac
         elif [[ $entry == [HSM]* ]] && was_held "$path"; then
             if [[ $entry == M* ]]; then torn+=("$path"); else gone+=("$path"); fi
