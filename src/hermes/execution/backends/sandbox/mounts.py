@@ -41,7 +41,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentRequest
 from hermes.execution.backends.sandbox.later import guarded, repositories_of
-from hermes.execution.backends.sandbox.names import expression
+from hermes.execution.backends.sandbox.names import CHOOSING, expression
 from hermes.execution.backends.sandbox.seccomp import filter_program
 from hermes.execution.backends.sandbox.settings import kind
 
@@ -268,9 +268,15 @@ def prepare(layout: SandboxLayout) -> None:
         (base / "etc" / name).write_text(filled, encoding="utf-8")
     (base / "etc/filter").write_bytes(filter_program())
     script = files("hermes.execution.backends.sandbox").joinpath("git.sh").read_text("utf-8")
-    (base / "etc/git").write_text(
-        script.replace("@REAL@", _REAL_GIT).replace("@GUARDED@", expression()), encoding="utf-8"
-    )
+    values = {
+        "REAL": _REAL_GIT,
+        "GUARDED": expression(),
+        "CHOOSING": "|".join(name.replace(".", "[.]") for name in CHOOSING),
+        "PROJECT": shlex.quote(layout.start),  # last: it may have any name
+    }
+    for name, value in values.items():
+        script = script.replace(f"@{name}@", value)
+    (base / "etc/git").write_bytes(os.fsencode(script))
     (base / "etc/git").chmod(0o755)
 
 
