@@ -1,4 +1,4 @@
-"""How probable the tokens of an answer are: JSON that is passed on as it came.
+"""Probabilities of the tokens of an answer: JSON that is passed on as it came.
 
 With 20 alternatives a token has 190 values. Nobody here looks at them, so they are neither
 decoded nor counted: to skip them takes a hundredth of the time, and to keep them a tenth of
