@@ -404,3 +404,52 @@ async def test_the_person_is_told_at_once_of_what_was_held_while_no_command_is_a
     assert (notice.session_id, notice.exit_code) == ("s1", None)
     assert "Renamed to *.held: .vscode (copy" in notice.text
     assert ".vscode (copy" in await looked(env)
+
+
+HIDDEN_REMOTES = {
+    "the home of the sandbox": "git -C lib remote add o {kept}/evil.git",
+    "a folder of git": "git -C lib remote add o ./.git/evil.git",
+    "a branch": "git -C lib config branch.main.pushremote ../node_modules/evil.git",
+    "a link": "ln -s node_modules/evil.git link; git -C lib remote add o ../link",
+}
+
+
+@pytest.mark.parametrize("command", HIDDEN_REMOTES.values(), ids=HIDDEN_REMOTES)
+async def test_no_way_leads_to_a_repository_that_no_look_reaches(
+    person: Person, command: str
+) -> None:
+    env = await person.open()
+    await sh(env, "git init -q lib; mkdir node_modules; git init -q --bare node_modules/evil.git")
+    kept = next(person.boxes.home.glob("sandboxes/sandbox/.projects/*/0/home"))
+    result = await sh(env, command.format(kept=kept))
+    assert "lib/.git/config" in result.output
+
+
+async def test_what_leads_elsewhere_by_now_is_held_and_does_not_come_back(person: Person) -> None:
+    env = await person.open()
+    made = "git init -q lib; git init -q --bare way; git -C lib remote add o ../way"
+    assert "held" not in (await sh(env, made)).output
+    moved = "mkdir node_modules; mv way node_modules/evil; ln -s node_modules/evil way"
+    assert "lib/.git/config" in (await sh(env, moved)).output
+    assert not (person.project / "lib/.git/config").exists()
+
+
+PLANTS = {
+    "sub/worktrees/x/HEAD": (
+        "git init -q --bare r; mkdir -p sub/worktrees/x; cp -r r/objects r/refs sub;"
+        " cp r/HEAD sub/worktrees/x; echo ../.. > sub/worktrees/x/commondir"
+    ),
+    "deep/.git": (
+        "git init -q sub; mkdir -p sub/.git/evil/objects sub/.git/evil/refs sub/.git/modules deep;"
+        " cp sub/.git/HEAD sub/.git/evil; echo gitdir: $PWD/sub/.git/modules/../evil > deep/.git"
+    ),
+}
+
+
+@pytest.mark.parametrize("path", PLANTS)
+async def test_nothing_leads_git_to_settings_that_no_look_reaches(
+    person: Person, path: str
+) -> None:
+    result = await sh(await person.open(), PLANTS[path])
+    assert path in result.output
+    assert not (person.project / path).exists()

@@ -4,6 +4,8 @@ Only if it is one command: of several the first have had their effect, and would
 or would fail where they had worked and keep the others from running at all.
 """
 
+import re
+
 from hermes.execution.policy.grammar import parse
 from hermes.execution.policy.syntax import (
     Lit,
@@ -23,6 +25,10 @@ _SHELLS = frozenset(["ash", "bash", "dash", "fish", "ksh", "sh", "zsh"])
 """What runs a text if an option says so, otherwise a file."""
 _MANY = frozenset(["eval", "parallel", "xargs"])
 """What puts commands together."""
+_CODE = re.compile(r"[;&|\n]|system|exec|spawn|popen|subprocess")
+"""What a word has in it that may be several commands."""
+_READS = frozenset(["source", "."])
+"""What runs all commands of a file here."""
 _APPENDS = frozenset({">>", "&>>"})
 
 
@@ -47,6 +53,8 @@ def _is_one(item: Pipeline) -> bool:
     nodes = [node for node in item.commands if isinstance(node, Simple) and _is_plain(node)]
     if item.background or item.negated or len(nodes) < len(item.commands):
         return False
+    if any(redirect.op.startswith("<<") for node in nodes for redirect in node.redirects):
+        return False  # it may be a script
     first, *rest = ([_text(word) for word in node.words] for node in nodes)
     passed_on = all(words and words[0] in _FILTERS for words in rest)
     return bool(first) and passed_on and not _runs_text(first)
@@ -81,7 +89,9 @@ def _runs_text(words: list[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words]
     options = (word.startswith(("-", "+")) for word in (*words[1:], ""))
     texts = (name in _SHELLS and given for name, given in zip(names, options, strict=True))
-    return not _MANY.isdisjoint(names) or any(texts)
+    if names[0] in _READS or not _MANY.isdisjoint(names):
+        return True
+    return any(texts) or any(map(_CODE.search, words))
 
 
 def _text(word: Word) -> str:

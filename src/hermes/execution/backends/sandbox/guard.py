@@ -354,7 +354,7 @@ class Guard:
         try:
             with self._folder_of(path) as directory, _writable(directory):
                 os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-                if back is not None and back.content is not None and back.was_in(directory):
+                if back is not None and _may_come_back(back, directory, aside):
                     if before is not None:
                         # Whatever is made of it from now on, it is compared with what it was.
                         self._known[path] = before.of_another_file()
@@ -508,6 +508,15 @@ def _identity_at(name: str, directory: int) -> tuple[int, ...]:
         return identity_in(os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:
         return ()
+
+
+def _may_come_back(back: Seen, directory: int, aside: str) -> bool:
+    """Tell whether what was there is of this folder, and something else than what was held."""
+    if back.content is None or not back.was_in(directory):
+        return False
+    with contextlib.suppress(OSError):
+        return not described(directory, aside, compare=False).is_like(back)
+    return True
 
 
 def _restore(directory: int, name: str, before: Seen) -> None:

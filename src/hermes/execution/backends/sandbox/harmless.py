@@ -2,6 +2,7 @@
 
 import os
 import stat
+from itertools import pairwise
 from pathlib import Path
 
 from hermes.execution.backends.sandbox.later import (
@@ -23,6 +24,9 @@ from hermes.execution.backends.sandbox.settings import (
     work_trees,
 )
 
+_UNSEEN = NOT_LOOKED_INTO | OF_OBJECTS
+_OF_MODULES = frozenset({"modules", "worktrees"})
+
 
 def runs_nothing(
     layout: SandboxLayout, directory: int, path: str, now: Seen, known: bytes = b""
@@ -35,7 +39,7 @@ def runs_nothing(
     *folders, name = Path(path).relative_to(root).parts
     if name == "HEAD" and now.kind == stat.S_IFREG and folders and ".git" not in folders:
         return _has_nothing_to_run(layout, str(Path(path).parent))
-    in_git = ".git" in folders or root in layout.repositories or _is_bare(Path(path), folders)
+    in_git = _is_of_git(layout, root, folders) or _is_bare(Path(path), folders)
     if now.kind == stat.S_IFDIR:
         idle = name in {"hooks", *EMPTY} and _has_samples_only(directory, name)
         return name == ".git" or (in_git and idle)
@@ -46,7 +50,8 @@ def runs_nothing(
     wanted = OF_NEW_REPOSITORIES.get(name)
     if wanted is None or now.kind != stat.S_IFREG or (name != ".git" and not in_git):
         return False
-    if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
+    of_tree = "worktrees" in folders and _is_of_git(layout, root, folders)
+    if (name == ".git" and not folders) or (name == "commondir" and not of_tree):
         return False
     usual = set(() if name in {".git", "MERGE_RR"} else _lines_of(name, known))
     lines = _lines_of(name, now.content or b"")
@@ -54,6 +59,10 @@ def runs_nothing(
         return False
     new = [line for line in lines if line not in usual]
     return _leads_nowhere(layout, Path(path), new)
+
+
+def _is_of_git(layout: SandboxLayout, root: str, folders: list[str]) -> bool:
+    return ".git" in folders or root in layout.repositories
 
 
 def _is_bare(path: Path, folders: list[str]) -> bool:
@@ -71,7 +80,9 @@ def _leads_nowhere(layout: SandboxLayout, path: Path, lines: list[str]) -> bool:
     """Tell whether paths in lines that run nothing themselves lead to nothing else."""
     if path.name in {"config", "config.worktree"}:
         text = "\n".join(lines)
-        return _works_inside(layout, path.parent, text) and not _is_out_of_sight(path.parent, text)
+        return _works_inside(layout, path.parent, text) and not _is_out_of_sight(
+            layout, path.parent, text
+        )
     if path.name == "MERGE_RR":
         files = (path.parent.parent / line.partition("\t")[2] for line in lines)
         # A work tree elsewhere is not looked for.
@@ -105,20 +116,37 @@ def _works_inside(layout: SandboxLayout, git: Path, text: str) -> bool:
     return Path(real).is_relative_to(layout.start)
 
 
-def _is_out_of_sight(git: Path, text: str) -> bool:
+def _is_out_of_sight(layout: SandboxLayout, git: Path, text: str) -> bool:
     """Tell whether a remote may be a repository that no look finds: its hooks run at each push."""
-    for value in remotes(text):
-        ways = {value, os.path.realpath(git.parent / value), os.path.realpath(git / value)}
-        if any((NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(way).parts) for way in ways):
-            return True
-    return False
+    named = remotes(text)
+    tree = next(iter(work_trees(text_of(git / "config")) if named else ()), ".")
+    base = git.parent if git.name == ".git" else git / tree
+    ways = {os.path.normpath(base / value) for value in named}
+    return any(not _is_in_sight(layout, Path(way)) for way in ways)
+
+
+def _is_in_sight(layout: SandboxLayout, way: Path) -> bool:
+    """Tell whether commands can put nothing at a place, or only what a look finds."""
+    real = Path(os.path.realpath(way))
+    closed = (*layout.hidden, str(layout.kept), str(layout.base))
+    if any(each.is_relative_to(place) for each in (way, real) for place in closed):
+        return False
+    if not any(each.is_relative_to(layout.start) for each in (way, real)):
+        return True
+    *above, _ = parts = way.parts
+    return way == real and ".git" not in above and not _UNSEEN.intersection(parts)
 
 
 def _leads_to_nothing(layout: SandboxLayout, folder: Path, lines: list[str]) -> bool:
     """Tell whether a `.git` file leads to a repository of the project with nothing to run."""
     path = os.path.normpath(folder / "".join(lines).removeprefix("gitdir: "))
     trees = work_trees(text_of(f"{path}/config"))
-    if len(lines) != 1 or any(os.path.normpath(f"{path}/{t}") != str(folder) for t in trees):
+    *_, kind = ("", *(b for a, b in pairwise(Path(path).parts) if a == ".git"))
+    if (
+        kind not in _OF_MODULES
+        or len(lines) != 1
+        or any(os.path.normpath(f"{path}/{t}") != str(folder) for t in trees)
+    ):
         return False
     gits = dict.fromkeys((path, str(common_of(Path(path)))))
     return all(_has_nothing_to_run(layout, git) for git in gits)
@@ -128,7 +156,7 @@ def _has_nothing_to_run(layout: SandboxLayout, path: str) -> bool:
     root = root_of(layout, path)
     if not root or os.path.realpath(path) != path:
         return False
-    if (NOT_LOOKED_INTO | OF_OBJECTS).intersection(Path(path).relative_to(root).parts):
+    if _UNSEEN.intersection(Path(path).relative_to(root).parts):
         return False
     names = [name for name in OF_GIT if os.path.lexists(f"{path}/{name}")]
     new = [name for name in names if f"{path}/{name}" not in layout.guarded]

@@ -38,6 +38,7 @@ _HARMLESS_SETTING = re.compile(
     r"|worktree\s*=\s*[\w./-]+)?",
     re.IGNORECASE,
 )
+_OF_REMOTES = frozenset({"url", "pushurl", "remote", "pushremote", "pushdefault"})
 _ELSEWHERE = re.compile(r"(?!file://)[^/]*:")
 """How a remote begins that is no path."""
 _STRATEGY = r"(?:ort|recursive|resolve|octopus|ours|subtree)"
@@ -126,7 +127,7 @@ def work_trees(text: str) -> list[str]:
 
 def remotes(text: str) -> list[str]:
     """Return the remotes that settings name by a path of this machine."""
-    named = (_said(value) for _, key, value in _settings(text) if key == "url")
+    named = (_said(value) for _, key, value in _settings(text) if key in _OF_REMOTES)
     return [value.removeprefix("file://") for value in named if not _ELSEWHERE.match(value)]
 
 
