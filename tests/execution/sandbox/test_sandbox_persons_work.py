@@ -453,3 +453,50 @@ async def test_nothing_leads_git_to_settings_that_no_look_reaches(
     result = await sh(await person.open(), PLANTS[path])
     assert path in result.output
     assert not (person.project / path).exists()
+
+
+async def committed(person: Person, **files: str) -> None:
+    for name, text in files.items():
+        file = person.project / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    person.git("add", "-A")
+    person.git("commit", "-qm", "made")
+
+
+@pytest.mark.parametrize("opened", ["before", "after"])
+async def test_two_sessions_leave_alone_what_the_person_edits(person: Person, opened: str) -> None:
+    names = (".github/workflows/ci.yml", ".gitlab-ci.yml", ".vscode/words.json")
+    await committed(person, **dict.fromkeys(names, "old\n"))
+    one = await person.open("s1")
+    await serving(one, person)
+    two = await person.open("s2")
+    if opened == "before":
+        await two.spawn(ShellRun(script="touch two; exec sleep 600"))
+        await until_there(person.project / "two")
+    for name in names:
+        (person.project / name).write_text("new\n" * 30_000)
+    (person.project / ".github/workflows/second.yml").write_text("another\n")
+    before = there(person.project)
+    for env in (one, two, one, two):
+        assert "held" not in await looked(env)
+    assert there(person.project) == before
+    assert {(person.project / name).read_text() for name in names} == {"new\n" * 30_000}
+
+
+async def test_what_the_person_renames_under_a_mount_stays_theirs(person: Person) -> None:
+    await committed(person, **{".github/workflows/ci.yml": "old\n"})
+    hooks = person.project / ".git/hooks"
+    env = await person.open()
+    await serving(env, person)
+    made = time.monotonic()
+    while time.monotonic() < made + 0.2:  # longer than clocks of file systems are behind
+        await looked(env)
+    person.git("mv", ".github/workflows/ci.yml", ".github/workflows/build.yml")
+    (hooks / "pre-commit.sample").rename(hooks / "pre-commit")
+    for text in ("new\n", "newer\n"):
+        assert "held" not in await looked(env)
+        (person.project / ".github/workflows/build.yml").write_text(text)
+        (hooks / "pre-commit").write_text(f"#!/bin/sh\n# {text}")
+        assert "held" not in await looked(env)
+    assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n# newer\n"

@@ -300,7 +300,7 @@ class SandboxEnvironment(ShellEnvironment):
         note = (
             f"\n[Renamed to *.held: {', '.join(names[:_NAMED])}{more}."
             " What would run on the host later cannot be made or changed in the sandbox;"
-            " a command with `escalate` can ask for it."
+            " a command with `escalate` can ask for it while no process runs there."
             f"{copies if any(held.kept for held in away) else ''}]"
         )
         if any(held.again for held in away):

@@ -75,6 +75,7 @@ class Guard:
         self._own: dict[str, Seen] = {}
         """What was made inside and may stay: it runs nothing."""
         self._record = layout.kept / _RECORD
+        self._recorded = b""
         self._copies = Copies(layout.held)
         self._before = self._began = -math.inf
         """When the look before and this one began."""
@@ -82,8 +83,13 @@ class Guard:
         """When the look before began, as the clock on the wall says."""
         self._away: dict[str, float] = {}
         """What was held since nothing ran, and when."""
-        self._within: set[tuple[int, ...]] = set()
-        """Files without a mount while something ran: it may have them open ever since."""
+        self._within: dict[tuple[int, ...], int] = {}
+        """Files without a mount while something ran, and when they were made: it may have them
+        open ever since."""
+        self._sound: Collection[str] = ()
+        """Mounts that this look goes by."""
+        self._closed_files: set[tuple[int, ...]] | None = None
+        """Files that nothing inside could reach when this look began."""
         self._put: dict[str, tuple[int, ...]] = {}
         """Where what was held is now, and which files these are."""
         self._full: set[str] = set()
@@ -120,7 +126,11 @@ class Guard:
                 self._known, self._own = known, own
                 self._within.clear()
             else:
-                self._known = {**self._known, **noted}
+                closed = _closed_by(noted)
+                others = {os.fsdecode(path): seen for path, seen in noted.known.items()}
+                open_ = {p: seen for p, seen in others.items() if not self._is_below(p, closed)}
+                sound = {p: seen for p, seen in known.items() if self._is_below(p, closed)}
+                self._known = {**self._known, **open_, **sound}
         return noted is None
 
     def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[Held]:
@@ -135,69 +145,78 @@ class Guard:
         self._copies.make_room()
         with self._lock, Look() as look:
             # Where another sandbox has no mount it may have changed what has one here.
-            mounted = mounted if self._noted_by_others() is None else ()
+            noted = self._noted_by_others()
+            self._sound = mounted if noted is None else _closed_by(noted).intersection(mounted)
+            self._closed_files = None
             self._before, self._began = self._began, time.monotonic()
             began = time.time()
             present = set[str]()
             # What opens a folder can be seen inside, and what was to be found be gone before it is.
             for inner in ((), None):
-                present = self._present(look, mounted, self._known, inner)
+                present = self._present(look, self._sound, self._known, inner)
                 # First what was the person's: there is not room for copies of everything.
                 for path in sorted(present, key=lambda path: (path not in self._known, path)):
-                    before = self._known.get(path)
-                    if before is None and self._is_left_out(path):
-                        continue
-                    if before and path in mounted and self._is_out_of_reach(path, before):
-                        self._known[path] = self._seen(path, before)
-                    elif self._stays(path, before) or (until and _oldest(path, look) > until):
-                        continue
-                    else:
-                        away += self._put_away(path, before)
-            # What is gone is not put back when its name is used again: it was of something else.
-            for memory in (self._known, self._own):
-                for path in [path for path in memory if path not in present]:
-                    if not os.path.lexists(path):
-                        del memory[path]
+                    away += self._checked(path, look, until)
+            self._forget_gone(present)
             self._looked = began - _COARSE
         return away
+
+    def _checked(self, path: str, look: Look, until: float) -> list[Held]:
+        before = self._known.get(path)
+        if before is None and self._is_left_out(path):
+            return []
+        if before and path in self._sound and self._is_out_of_reach(path, before):
+            self._known[path] = self._seen(path, before)
+            return []
+        if self._stays(path, before) or (until and _oldest(path, look) > until):
+            return []
+        return self._put_away(path, before)
+
+    def _forget_gone(self, present: set[str]) -> None:
+        """Have nothing put back when a name is used again: it was of something else."""
+        for memory in (self._known, self._own):
+            for path in [path for path in memory if path not in present]:
+                if not os.path.lexists(path):
+                    del memory[path]
 
     def _is_left_out(self, path: str) -> bool:
         """Tell whether there was no room to remember what is in its folder."""
         return any(path.startswith(f"{folder}/") for folder in self._full)
 
-    def _noted_by_others(self) -> dict[str, Seen] | None:
-        """Return how the project was when other sandboxes began what runs in them now."""
-        noted: dict[str, Seen] | None = None
+    def _noted_by_others(self) -> _Record | None:
+        """Return how the project was when others looked, and what none of them can reach."""
+        noted: _Record | None = None
         for record in self._record.parent.parent.glob(f"*/{_RECORD}"):
             if record == self._record or not _is_held(record.with_name("lock")):
                 continue
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 left = msgspec.msgpack.decode(record.read_bytes(), type=_Record)
-                known = {os.fsdecode(path): seen for path, seen in left.known.items()}
-                noted = {**(noted or {}), **known}
+                if noted is not None:
+                    closed = {*noted.mounted}.intersection(left.mounted)
+                    left = _Record(known={**noted.known, **left.known}, mounted=[*closed])
+                noted = left
         return noted
 
     def begin(self, mounted: Collection[str]) -> None:
-        """Put on record what is there: something is about to run inside."""
+        """Put on record what is there: something is about to run inside, or still does."""
         with self._lock:
             closed = [
                 os.fsencode(path)
                 for path, seen in self._known.items()
-                if path in mounted and seen.file not in self._within
+                if path in mounted and not self._was_within(path, seen.file)
             ]
             known = {os.fsencode(path): seen for path, seen in self._known.items()}
-            record = _Record(known=known, mounted=closed)
+            record = msgspec.msgpack.encode(_Record(known=known, mounted=closed))
         draft = self._record.with_name(f"{_RECORD}.draft")
         with contextlib.suppress(OSError):  # a full disk keeps nobody from clearing it
+            if record == self._recorded and self._record.exists():
+                os.utime(self._record)  # it still is what to go by
+                return
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
                 file.truncate()
-                file.write(msgspec.msgpack.encode(record))
+                file.write(record)
             draft.replace(self._record)
-
-    def alive(self) -> None:
-        """Note that what is on record still is what to go by."""
-        with contextlib.suppress(OSError):
-            os.utime(self._record)
+            self._recorded = record
 
     def end(self) -> None:
         """Nothing runs inside any more, and all of it was looked at."""
@@ -268,12 +287,27 @@ class Guard:
         if now is GONE:
             return False
         same = before if before is not None and before.file == now.file else None
-        if now.identity[3] > 1 or now.file in self._within or (same and same.has_other_names):
+        within = self._was_within(path, now.file)
+        if now.identity[3] > 1 or within or (same and same.has_other_names):
             return True
+        made = born(path)
+        if same is None and made / 1e9 < self._looked and not self._was_closed(now.file):
+            self._within[now.file] = made  # it was somewhere else before, where it may be open
         self._known[path] = self._seen(path, before)
-        if same is None and born(path) / 1e9 < self._looked:
-            self._within.add(now.file)  # it was somewhere else before, where it may be open
         return False
+
+    def _was_closed(self, file: tuple[int, ...]) -> bool:
+        """Tell whether a file was under a mount before, where only the host could move it."""
+        if self._closed_files is None:
+            known = self._known.items()
+            self._closed_files = {s.file for p, s in known if self._is_below(p, self._sound)}
+        return file in self._closed_files
+
+    def _is_below(self, path: str, mounted: Collection[str]) -> bool:
+        """Tell whether something is under one of these mounts."""
+        root = len(root_of(self._layout, path))
+        ends = (at for at in range(root + 1, len(path) + 1) if path[at : at + 1] in {"/", ""})
+        return any(path[:end] in mounted for end in ends)
 
     def _reachable(self, path: str, links: dict[str, bool]) -> str:
         """Return the first link on the way to something, if there is one, instead of it.
@@ -315,12 +349,16 @@ class Guard:
             return False
         now = Seen(kind=stat.S_IFMT(status.st_mode), identity=identity_in(status))
         alone = not (now.has_other_names or before.has_other_names)
-        return alone and now.file == before.file and now.file not in self._within
+        return alone and now.file == before.file and not self._was_within(path, now.file)
+
+    def _was_within(self, path: str, file: tuple[int, ...]) -> bool:
+        # Another file may get the same number.
+        return file in self._within and self._within[file] == born(path)
 
     def _stays(self, path: str, before: Seen | None) -> bool:
         """Tell whether this is as it was or has come to run nothing; then it is remembered."""
         now = self._seen(path, before, compare=before is not None)
-        self._within.add(now.file)
+        self._within[now.file] = born(path)
         if now is before or now is GONE:
             return True
         if before is None:
@@ -414,6 +452,16 @@ class Guard:
             for folder in Path(path).relative_to(root).parts[:-1]:
                 at = opened.enter_context(reached(folder, at))
             yield at
+
+
+def _closed_by(noted: _Record) -> set[str]:
+    """Return what is under mounts of all others: a mount goes with the file that it is over."""
+    closed = set()
+    for path in noted.mounted:
+        with contextlib.suppress(OSError, KeyError):
+            if identity_in(os.lstat(path))[:2] == noted.known[path].file:
+                closed.add(os.fsdecode(path))
+    return closed
 
 
 def settle_left(layout: SandboxLayout, folder: Path) -> list[Held]:

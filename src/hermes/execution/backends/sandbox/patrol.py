@@ -170,7 +170,7 @@ class Patrol:
             await asyncio.to_thread(self._guard.end)
             self._clean = True
         else:
-            await asyncio.to_thread(self._guard.alive)
+            await asyncio.to_thread(self._guard.begin, self._mounted)
 
     async def _hold(self, sound: frozenset[str]) -> bool:
         """Hold what is there; what comes back takes all that runs inside with it."""
