@@ -500,3 +500,13 @@ async def test_what_the_person_renames_under_a_mount_stays_theirs(person: Person
         (hooks / "pre-commit").write_text(f"#!/bin/sh\n# {text}")
         assert "held" not in await looked(env)
     assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n# newer\n"
+
+
+@pytest.mark.parametrize("link", ["way", "sub/way"])
+async def test_no_link_leads_to_places_of_the_sandbox_itself(person: Person, link: str) -> None:
+    env = await person.open()
+    await sh(env, "git init -q ~/r; mkdir sub")
+    kept = next(person.boxes.home.glob("sandboxes/sandbox/.projects/*/0/home"))
+    result = await sh(env, f"ln -s {kept}/r {link}; ln -s ~/r own; ln -s /tmp other")
+    assert f"Renamed to *.held: {link} (copy" in result.output
+    assert not (person.project / link).is_symlink()

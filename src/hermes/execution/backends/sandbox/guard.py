@@ -257,7 +257,8 @@ class Guard:
         """
         layout = self._layout
         if inner is None:
-            inner = found(layout.workspace, layout.repositories, look)
+            theirs = (f"{layout.kept.parent}/", f"{layout.base}/")
+            inner = found(layout.workspace, layout.repositories, look, theirs)
         top = (f"{layout.start}/.git", *layout.guarded, *inner)
         links = dict[str, bool]()
         paths = {self._reachable(path, links) for path in top if os.path.lexists(path)}

@@ -226,12 +226,17 @@ def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
         yield str(tree)
 
 
-def _inner(project: Path, look: Look, tucked: list[str]) -> Iterator[Path]:
-    """Find repositories and guarded names in folders, as far as a short look goes."""
+def _inner(
+    project: Path, look: Look, tucked: list[str], theirs: tuple[str, ...] = ()
+) -> Iterator[Path]:
+    """Find repositories and guarded names in folders, as far as a short look goes.
+
+    Links into places of the sandbox itself (`theirs`) are found, too: anything may be there.
+    """
     ahead, looked, left = deque([str(project)]), 0, _ENTRIES_LOOKED_AT
     while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
         folder, listed, most = ahead.popleft(), 0, max(left, _FOLDERS_LOOKED_AT)
-        seen: set[str] = set()
+        seen, links = set[str](), set[str]()
         own = folder.rpartition("/")[2]
         for entry in look.entries(folder, most):
             listed += 1
@@ -242,12 +247,15 @@ def _inner(project: Path, look: Look, tucked: list[str]) -> Iterator[Path]:
             elif entry.name in FOLDERS and looked > 1:  # a link that may lead to one
                 behind = (f"{entry.name}/{name}" for name in names_in(entry.name))
                 seen.update(n for n in behind if os.path.lexists(f"{folder}/{n}"))
+            if theirs and entry.is_symlink():
+                real = f"{os.path.realpath(entry.path)}/"
+                links.update((entry.name,) if real.startswith(theirs) else ())
         left -= listed
         if listed == most:  # there may be more of them: a name is found without a list
             seen.update(n for n in names_in(own) if os.path.lexists(f"{folder}/{n}"))
         if looked == 1:  # the others are guarded there whether they are there or not
             seen = {name for name in seen if name in CHOOSING or is_of_a_pattern(name)}
-        yield from (Path(folder, name) for name in seen)
+        yield from (Path(folder, name) for name in seen | links)
 
 
 def _tucked_away(folders: list[str], look: Look) -> Iterator[Path]:
@@ -304,12 +312,14 @@ class _InGit:
         return list(folders)
 
 
-def found(project: Path, repositories: tuple[str, ...], look: Look) -> set[str]:
+def found(
+    project: Path, repositories: tuple[str, ...], look: Look, theirs: tuple[str, ...] = ()
+) -> set[str]:
     """Return what is there now, in any folder, of the kind that the host runs later."""
     seen: set[str] = set()
     own, others = dict.fromkeys(repositories), dict[str, None]()
     tucked: list[str] = []
-    usual = islice(_inner(project, look, tucked), _FOLDERS_LOOKED_AT)
+    usual = islice(_inner(project, look, tucked, theirs), _FOLDERS_LOOKED_AT)
     for path in chain([project / ".git"], usual, _tucked_away(tucked, look)):
         if path.name != ".git":
             seen.add(str(path))
