@@ -166,8 +166,10 @@ class Guard:
         if before is None and self._is_left_out(path):
             return []
         if before and path in self._sound and self._is_out_of_reach(path, before):
-            self._known[path] = self._seen(path, before)
-            return []
+            seen = self._seen(path, before)
+            if seen.file == before.file:  # and not another one by now, without a mount
+                self._known[path] = seen
+                return []
         if self._stays(path, before) or (until and _oldest(path, look) > until):
             return []
         return self._put_away(path, before)
@@ -294,8 +296,10 @@ class Guard:
         made = born(path)
         if same is None and made / 1e9 < self._looked and not self._was_closed(now.file):
             self._within[now.file] = made  # it was somewhere else before, where it may be open
-        self._known[path] = self._seen(path, before)
-        return False
+        seen = self._seen(path, before)
+        if seen.file == now.file:
+            self._known[path] = seen
+        return seen.file != now.file
 
     def _was_closed(self, file: tuple[int, ...]) -> bool:
         """Tell whether a file was under a mount before, where only the host could move it."""
