@@ -153,7 +153,7 @@ async def test_what_is_over_the_limit_may_run_as_long_as_it_does_not_grow(person
         container_disk=20,
     )
     env = await boxes.pool.get("main", "full", str(person.project))
-    fill = "head -c 40m /dev/zero > ~/big; echo x > ~/first; sleep 9"
+    fill = "head -c 40m /dev/zero > ~/big; echo x > ~/first; sleep 25"
     assert "Everything that ran in it was ended" in (await sh(env, f"sleep 2; {fill}")).output
     over = "uses 40 of 20 MB of disk. Delete something."
     in_the_project = "for i in 1 2 3 4; do head -c 20m /dev/zero > f$i; sleep 1; done; echo over"
