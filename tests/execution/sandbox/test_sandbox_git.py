@@ -65,6 +65,15 @@ LEFT_HALF_DONE = (
     *("git bisect start ci HEAD", "git bisect start; git bisect bad ci; git bisect good HEAD"),
     "cd .github; git checkout ci",
     *("GIT_DIR=$PWD/.git GIT_WORK_TREE=$PWD git switch ci", "git --work-tree=. checkout ci"),
+    *("git checkout -q -m ci", "git checkout :/ci.changed", "git reset -q --hard ':/ci ch'"),
+    *("git rebase main ci", "git rebase -q --onto ci HEAD", "git read-tree -m -u HEAD ci"),
+    *("git cherry-pick -s ci", "git read-tree -mu ci", "git checkout --conflict merge ci"),
+    *(
+        "git format-patch -q -1 ci -o /tmp/it; git am -q /tmp/it/*",
+        "git diff main ci >/tmp/p; git apply /tmp/p",
+    ),
+    *("git format-patch -q --stdout -1 ci | git am", "git diff main ci | git apply --index -"),
+    "cd .github; git diff main ci >/tmp/p; git apply -p 1 </tmp/p",
     *("git over ci", "git twice -q ci", "ln -s . here; cd here; git checkout ci"),
 )
 
@@ -88,6 +97,38 @@ async def test_git_does_not_begin_what_would_change_what_is_read_only(
         assert (person.project / CI).read_text() != "on: push\n"
 
 
+EMPTYING = (
+    *("git rebase --root", "git rebase -q --root -i", "git switch --orphan new"),
+    *("git switch --discard-changes --orphan=new", "git rebase --root code"),
+)
+
+
+@pytest.mark.parametrize("command", EMPTYING)
+async def test_git_does_not_begin_what_would_first_take_everything_away(
+    checked_out: Person, command: str
+) -> None:
+    person = checked_out
+    as_it_was = person.git("log", "-1", "--all"), person.git("status", "-b", "--porcelain")
+    env = await person.open()
+    result = await sh(env, f"export GIT_EDITOR=true; {command}")
+    assert CI in result.output
+    assert "Nothing was done" in result.output
+    assert (
+        person.git("log", "-1", "--all"),
+        person.git("status", "-b", "--porcelain"),
+    ) == as_it_was
+    outside = await env.run(ShellRun(script=f"export GIT_EDITOR=true; {command}", outside=True))
+    assert outside.exit_code == 0, outside.output
+
+
+async def test_there_is_a_way_back_from_a_branch_that_has_not_begun(checked_out: Person) -> None:
+    env = await checked_out.open()
+    result = await sh(env, "git checkout -q --orphan new; git reset -q --hard")
+    assert "Nothing was done" in result.output
+    result = await sh(env, "git checkout -q main; git status --porcelain")
+    assert (result.exit_code, result.output) == (0, "")
+
+
 ORDINARY = (
     *("git checkout code", "git switch -c other", "git checkout -b other code", "git merge code"),
     *("git rebase code", "git cherry-pick code", "git reset -q --hard code", "git log -1 ci"),
@@ -98,6 +139,18 @@ ORDINARY = (
         "git restore --source=ci code.py",
         "git diff main...ci; git --version",
     ),
+    *("git checkout -m code", "git checkout -q :/code.changed", "git rebase main code"),
+    *("git diff main code | git apply", "git format-patch -q --stdout -1 code | git am"),
+    *(
+        "git diff main ci -- code.py >/tmp/p; git apply /tmp/p",
+        "git diff main ci | git apply --stat",
+    ),
+    *(
+        "git read-tree -mu code",
+        "git read-tree ci; git read-tree main",
+        "git checkout --orphan new",
+    ),
+    *("git diff main ci | git apply --cached", "git rebase --onto code main main"),
     *("git switch -", "git reset HEAD~1 -q; git branch -v; git show ci:code.py"),
 )
 
@@ -200,6 +253,50 @@ async def test_nor_if_it_is_put_aside_while_a_line_runs(checked_out: Person) -> 
     await sh(env, f"git clone -q upstream inner && cd inner && {again}")
     assert (checked_out.project / "inner/.github.held").exists()
     assert checked_out.git("-C", "inner", "diff", "--name-only", "origin/ci", "HEAD") == "n\n"
+
+
+REPLACED = (
+    "mkdir -p .github/workflows; echo > .github/workflows/new.yml; git add -A",
+    "mkdir .github; echo > .github/new.yml; git add .github",
+    "rm .git/index; git add -A",
+    "git read-tree --empty; git add .",
+    "rm .git/index; git add code.py",
+    "git rm -rq --cached --sparse .; git add -A",
+    "git rm -q --cached --sparse .github/workflows/ci.yml; git add -A",
+    "git checkout -q --orphan new; git reset -q; git add -A",
+)
+
+
+@pytest.mark.parametrize("commands", REPLACED)
+async def test_nor_if_the_index_or_the_folder_is_another_one(
+    checked_out: Person, commands: str
+) -> None:
+    env = await checked_out.open()
+    await sh(env, "git clone -q upstream inner; git -C inner status")
+    result = await sh(env, f"cd inner; {commands}; git commit -q --allow-empty -m x")
+    assert result.exit_code == 0, result.output
+    kept = checked_out.git("-C", "inner", "ls-tree", "-r", "--name-only", "HEAD").split()
+    assert {CI, ".vscode/tasks.json", "code.py"} <= set(kept)
+
+
+TAKING_AWAY = (
+    "git merge -q --no-commit --no-ff origin/none; git add -A",
+    f"git rm -q --cached --sparse {CI}",
+    "rm -rf .github.held; git add -A",
+)
+
+
+@pytest.mark.parametrize("commands", TAKING_AWAY)
+async def test_what_is_to_be_deleted_is(checked_out: Person, commands: str) -> None:
+    checked_out.git("-C", "upstream", "checkout", "-qb", "none")
+    checked_out.git("-C", "upstream", "rm", "-q", CI)
+    checked_out.git("-C", "upstream", "commit", "-qm", "none")
+    env = await checked_out.open()
+    await sh(env, "git clone -q -b ci upstream inner; git -C inner status")
+    result = await sh(env, f"cd inner; {commands}; git commit -qm x")
+    assert result.exit_code == 0, result.output
+    kept = checked_out.git("-C", "inner", "ls-tree", "-r", "--name-only", "HEAD").split()
+    assert kept == [".vscode/tasks.json", "code.py"]
 
 
 def put_aside(tree: Path, name: str) -> None:

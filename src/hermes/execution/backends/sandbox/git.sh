@@ -103,14 +103,15 @@ may_have_held() {
 }
 was_held() {
     local at=$1 aside
-    while [[ ! -e $top/$at && ! -L $top/$at ]]; do
+    [[ ! -e $top/$at && ! -L $top/$at ]] || return
+    while :; do
         for aside in "$top/$at".held "$top/$at".held-??????; do
+            [[ ! -e $top/$at ]] || aside+=/${1#"$at"/} # somebody has made another folder there
             [[ -e $aside || -L $aside ]] && return
         done
         [[ $at == */* ]] || return 1
         at=${at%/*}
     done
-    return 1
 }
 of_the_guard() { LC_ALL=C grep -zaE -- "${guarded/^/${1-^}}|(${1-^}|/)($choosing)\$"; }
 
@@ -132,10 +133,36 @@ mark_held() {
             gone+=("$path") # there is nothing beside the place of a link that was held
         fi
     done < <(git ls-files -zvs --full-name :/ | of_the_guard $'\t')
+    ! adds_all || put_back_into_index
     flag skip-worktree assume-unchanged "${gone[@]}" || [[ $verb != @(add|stage|commit|stash) ]] ||
         refuse "the index cannot be written, in which ${gone[0]} is to stay"
     flag no-skip-worktree no-assume-unchanged "${back[@]}"
     if ((${#gone[@]})) || [[ -f $top/.git ]]; then leave_out; fi
+}
+# Who adds all, or commits without an index, has not asked for what was held to be deleted. But what
+# a merge takes away is to go.
+adds_all() {
+    local dir each
+    [[ $verb == @(add|stage|commit|stash) ]] && may_have_held && dir=$(own_dir) || return
+    [[ -s ${GIT_INDEX_FILE-$dir/index} && $(tracked | head -c1 | tr '\0' .) ]] || return 0
+    for each in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD SQUASH_MSG; do
+        [[ ! -e $dir/$each ]] || return
+    done
+    [[ $verb == @(add|stage) && " ${rest[*]} " == *' '@(-A|--all|.|./|:/)' '* ]]
+}
+# A branch that has not begun goes on with what was there before.
+put_back_into_index() {
+    local entry path head lost=()
+    local -A known=()
+    head=$(git rev-parse -q --verify HEAD) ||
+        head=$(sed -n '$s/^[^ ]* \([^ ]*\) .*/\1/p' "$(own_dir)/logs/HEAD" 2>&-)
+    while IFS= read -rd '' path; do known[$path]=1; done < <(tracked | of_the_guard)
+    while IFS= read -rd '' entry; do
+        path=${entry#*$'\t'}
+        if [[ ! ${known[$path]-} ]] && was_held "$path"; then lost+=("$entry") gone+=("$path"); fi
+    done < <(git ls-tree -rz --full-tree "$head" | of_the_guard $'\t')
+    ((${#lost[@]})) || return
+    printf '%s\0' "${lost[@]}" | "$real" "${lead[@]}" update-index -z --index-info 2>&-
 }
 # The guard may put something aside while git looks. So what is still there and unchanged is marked
 # for as long as git runs, unless the command names it.
@@ -193,7 +220,7 @@ refuse_to_delete_held() {
     may_have_held || return
     while IFS= read -rd '' path; do
         was_held "$path" && held+=("$path")
-    done < <({ git ls-files -z --full-name :/ && staged_deletions; } | of_the_guard)
+    done < <({ tracked && staged_deletions; } | of_the_guard)
     refuse_to_delete "${held[@]}"
 }
 refuse_to_delete() {
@@ -212,8 +239,11 @@ delete the *.held if it is to go"
 # What would be changed.
 
 changed() { git diff -z --no-ext-diff --no-relative --name-only "$@"; }
+tracked() { git ls-files -z --full-name :/; }
 commit() {
-    git rev-parse -q --verify "$1^{commit}" && return
+    local name=$1
+    [[ $name != :/?* ]] || name=$(git rev-parse -q --verify "$name") # a search ends with the word
+    git rev-parse -q --verify "$name^{commit}" && return
     [[ $verb == checkout || $verb == switch ]] || return
     remote_branch "$1"
 }
@@ -227,9 +257,12 @@ read_rest() {
     local word found skip='' after=''
     plain=() targets=() paths=() ranges=()
     moves='' staged='' rebases='' source='' creates='' tracks=''
+    updates='' onto='' roots='' orphan=''
     for word in "${rest[@]}"; do
         if [[ $skip == source ]]; then
             source=$word skip=''
+        elif [[ $skip == onto ]]; then
+            onto=$(commit "$word") skip=''
         elif [[ $skip ]]; then
             skip=''
         elif [[ $after ]]; then
@@ -243,10 +276,22 @@ read_rest() {
                 -S | --staged) staged=1 ;;
                 -W | --worktree) staged='' ;;
                 -r | --rebase | --rebase=*) rebases=1 ;;
+                -u* | -[!-]*u*) updates=1 ;;
                 --source=*) source=${word#*=} ;;
-                -s | --source) [[ $verb == restore ]] && skip=source || skip=1 ;;
+                --onto=*) onto=$(commit "${word#*=}") ;;
+                --onto) skip=onto ;;
+                --root) roots=1 ;;
+                --orphan=*) orphan=1 ;;
+                --orphan) skip=1 orphan=1 ;;
+                -s | --source)
+                    case $verb in
+                        restore) skip=source ;;
+                        merge | pull | rebase) skip=1 ;;
+                    esac
+                    ;;
                 -b | -B | -c | -C | --create | --force-create) skip=1 creates=1 ;;
-                -m | -F | -X | --orphan | --strategy | --message) skip=1 ;;
+                -m) [[ $verb != @(merge|cherry-pick|revert|stash) ]] || skip=1 ;;
+                -F | -X | --strategy | --strategy-option | --message | --conflict) skip=1 ;;
                 -t | --track | --track=*) tracks=1 ;;
                 --no-track) tracks=no ;;
                 -) targets+=("$(commit '@{-1}')") ;;
@@ -265,16 +310,32 @@ would_change() {
     local target
     case $verb in
         checkout | switch)
-            if ((${#paths[@]})); then
+            if [[ $orphan && $verb == switch ]]; then
+                tracked
+            elif ((${#paths[@]})); then
                 changed ${targets[0]+"${targets[0]}"} -- "${paths[@]}"
             elif ((${#targets[@]})); then
                 changed HEAD "${targets[0]}"
             fi
             ;;
         restore) [[ $staged ]] || changed ${source:+"$source"} -- "${plain[@]}" "${paths[@]}" ;;
-        reset) [[ ! $moves ]] || changed "${targets[0]-HEAD}" ;;
+        reset) [[ ! $moves ]] || changed "${targets[0]-HEAD}" || tracked ;;
         merge) for target in "${targets[@]}"; do changed "HEAD...$target"; done ;;
-        rebase) changed "${targets[0]-@\{u\}}" HEAD ;;
+        rebase)
+            if [[ $roots ]]; then
+                target=${targets[0]-HEAD}
+                [[ $onto ]] || tracked # it begins with nothing
+            else
+                target=${targets[1]-HEAD} onto=${onto:-${targets[0]-@\{u\}}}
+            fi
+            [[ ! $onto ]] || changed "$onto" "$target"
+            changed HEAD "$target"
+            ;;
+        read-tree)
+            [[ " ${rest[*]}" == *' '@(-n|--dry-run|--prefix)* ]] && return
+            [[ ! $updates || ! ${plain[*]} ]] || changed "${plain[-1]}"
+            ;;
+        am | apply) patched ;;
         cherry-pick | revert)
             for target in "${targets[@]}"; do changed "$target^" "$target"; done
             for target in "${ranges[@]}"; do git log -z --format= --name-only "$target"; done
@@ -296,6 +357,50 @@ would_change() {
             ;;
         bisect) bisected ;;
     esac
+}
+
+# What a patch comes in is read once: it may come through a pipe.
+read_patch() {
+    local word skip='' files=() kept
+    how=() patch=()
+    for word in "${rest[@]}"; do
+        if [[ $skip ]]; then
+            [[ $skip != how ]] || how+=("$word")
+            skip=''
+            continue
+        fi
+        case $word in
+            -h | --help | --continue | --quit | --skip | --abort | --retry | -r | --resolved) on ;;
+            --show-current-patch* | --numstat | --stat | --summary | --check | --cached) on ;;
+            --build-fake-ancestor* | -i | --interactive) on ;;
+            -p | --directory | --include | --exclude) how+=("$word") skip=how ;;
+            -p?* | --directory=* | --include=* | --exclude=*) how+=("$word") ;;
+            -C | --whitespace | --patch-format | --quoted-cr | --empty) skip=1 ;;
+            -)
+                files=()
+                break
+                ;;
+            -*) ;;
+            *) files+=("$word") ;;
+        esac
+    done
+    if ((${#files[@]})); then
+        patch=("${files[@]}")
+    elif [[ ! -t 0 ]] && kept=$(mktemp); then
+        cat >"$kept"
+        exec <"$kept" {look}<"$kept"
+        rm -f "$kept"
+        patch=("/dev/fd/$look")
+    fi
+}
+patched() {
+    local each top_of=()
+    [[ $verb == apply ]] || top_of=(-C "$top")
+    ((${#patch[@]})) || return
+    for each in '' -R; do # both the names before and those after
+        cat -- "${patch[@]}" |
+            "$real" "${lead[@]}" "${top_of[@]}" apply --numstat -z "${how[@]}" $each
+    done 2>&- | sed -z 's/^[^\t]*\t[^\t]*\t//'
 }
 
 # A search may check out any commit between the good ones and the bad one: what all of them share
@@ -327,7 +432,7 @@ bisected() {
 # harm: there only what is there and read-only cannot be changed.
 is_kept() {
     local at=$top/$1
-    is_own && return
+    is_own && [[ $verb != @(am|apply) ]] && return # what a patch adds is put aside like any other
     while [[ ! -e $at && ! -L $at ]]; do at=${at%/*}; done
     [[ ! -L $at && ! -w $at ]]
 }
@@ -444,11 +549,15 @@ case $verb in
 esac
 case $verb in
     checkout | switch | restore | reset | merge | rebase | pull | cherry-pick | revert | stash | \
-        bisect)
+        bisect | read-tree)
         [[ $verb != bisect ]] || step=${rest[0]-} rest=("${rest[@]:1}")
         read_rest
         refuse_to_change_kept
         [[ $verb != checkout && $verb != switch ]] || leave_untracked
+        ;;
+    am | apply)
+        read_patch
+        refuse_to_change_kept
         ;;
 esac
 on
