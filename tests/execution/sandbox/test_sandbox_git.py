@@ -66,7 +66,12 @@ LEFT_HALF_DONE = (
     "cd .github; git checkout ci",
     *("GIT_DIR=$PWD/.git GIT_WORK_TREE=$PWD git switch ci", "git --work-tree=. checkout ci"),
     *("git checkout -q -m ci", "git checkout :/ci.changed", "git reset -q --hard ':/ci ch'"),
-    *("git rebase main ci", "git rebase -q --onto ci HEAD", "git read-tree -m -u HEAD ci"),
+    *(
+        "git rebase main ci",
+        "git rebase -q --onto ci HEAD",
+        "git rebase -q main~1 ci",
+        "git read-tree -m -u HEAD ci",
+    ),
     *("git cherry-pick -s ci", "git read-tree -mu ci", "git checkout --conflict merge ci"),
     *(
         "git format-patch -q -1 ci -o /tmp/it; git am -q /tmp/it/*",
@@ -131,6 +136,7 @@ async def test_there_is_a_way_back_from_a_branch_that_has_not_begun(checked_out:
 
 
 ORDINARY = (
+    *("git rebase main~1", "git rebase -q main~1 main", "git switch --orphan || git checkout code"),
     *("git apply <(git diff main code)", "git diff main code | git -C .github/.. apply"),
     *("git checkout code", "git switch -c other", "git checkout -b other code", "git merge code"),
     *("git rebase code", "git cherry-pick code", "git reset -q --hard code", "git log -1 ci"),

@@ -266,6 +266,8 @@ read_rest() {
             source=$word skip=''
         elif [[ $skip == onto ]]; then
             onto=$(commit "$word") skip=''
+        elif [[ $skip == orphan ]]; then
+            orphan=$word skip=''
         elif [[ $skip ]]; then
             skip=''
         elif [[ $after ]]; then
@@ -284,8 +286,8 @@ read_rest() {
                 --onto=*) onto=$(commit "${word#*=}") ;;
                 --onto) skip=onto ;;
                 --root) roots=1 ;;
-                --orphan=*) orphan=1 ;;
-                --orphan) skip=1 orphan=1 ;;
+                --orphan=*) orphan=${word#*=} ;;
+                --orphan) skip=orphan ;;
                 -s | --source)
                     case $verb in
                         restore) skip=source ;;
@@ -307,6 +309,13 @@ read_rest() {
             esac
         fi
     done
+}
+
+# There git says that it is up to date.
+is_on_top() {
+    [[ ${targets[*]} && " ${rest[*]}" != *' -'[!q]* ]] &&
+        git merge-base --is-ancestor "${targets[0]}" "$1" &&
+        [[ ! $(git rev-list --merges -n1 "${targets[0]}..$1") ]]
 }
 
 would_change() {
@@ -331,7 +340,7 @@ would_change() {
             else
                 target=${targets[1]-HEAD} onto=${onto:-${targets[0]-@\{u\}}}
             fi
-            [[ ! $onto ]] || changed "$onto" "$target"
+            [[ ! $onto ]] || is_on_top "$target" || changed "$onto" "$target"
             changed HEAD "$target"
             ;;
         read-tree)
