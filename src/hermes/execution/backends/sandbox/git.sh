@@ -133,23 +133,26 @@ mark_held() {
             gone+=("$path") # there is nothing beside the place of a link that was held
         fi
     done < <(git ls-files -zvs --full-name :/ | of_the_guard $'\t')
-    ! adds_all || put_back_into_index
+    ! has_lost_index || put_back_into_index
     flag skip-worktree assume-unchanged "${gone[@]}" || [[ $verb != @(add|stage|commit|stash) ]] ||
         refuse "the index cannot be written, in which ${gone[0]} is to stay"
     flag no-skip-worktree no-assume-unchanged "${back[@]}"
     if ((${#gone[@]})) || [[ -f $top/.git ]]; then leave_out; fi
 }
-# Who adds all, or commits without an index, has not asked for what was held to be deleted. But what
+# Who adds all, or goes on without an index, has not asked for what was held to be deleted. But what
 # a merge takes away is to go.
-adds_all() {
+has_lost_index() {
     local dir each
-    [[ $verb == @(add|stage|commit|stash) ]] && may_have_held && dir=$(own_dir) || return
-    [[ -s ${GIT_INDEX_FILE-$dir/index} && $(tracked | head -c1 | tr '\0' .) ]] || return 0
+    [[ $verb == @(add|stage|commit|stash) ]] && may_have_held || return
+    if [[ $verb != @(add|stage) || " ${rest[*]} " != *' '@(-*([a-z])A*|--all|.|./|:/)' '* ]]; then
+        [[ ! ${GIT_INDEX_FILE-} ]] && ! read -rd '' < <(tracked) && git rev-parse -q --verify HEAD
+        return
+    fi
+    dir=$(own_dir)
     for each in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD SQUASH_MSG; do
         [[ ! -e $dir/$each ]] || return
     done
-    [[ $verb == @(add|stage) && " ${rest[*]} " == *' '@(-A|--all|.|./|:/)' '* ]]
-}
+} >/dev/null
 # A branch that has not begun goes on with what was there before.
 put_back_into_index() {
     local entry path head lost=()
@@ -263,6 +266,8 @@ read_rest() {
             source=$word skip=''
         elif [[ $skip == onto ]]; then
             onto=$(commit "$word") skip=''
+        elif [[ $skip == orphan ]]; then
+            orphan=$word skip=''
         elif [[ $skip ]]; then
             skip=''
         elif [[ $after ]]; then
@@ -281,8 +286,8 @@ read_rest() {
                 --onto=*) onto=$(commit "${word#*=}") ;;
                 --onto) skip=onto ;;
                 --root) roots=1 ;;
-                --orphan=*) orphan=1 ;;
-                --orphan) skip=1 orphan=1 ;;
+                --orphan=*) orphan=${word#*=} ;;
+                --orphan) skip=orphan ;;
                 -s | --source)
                     case $verb in
                         restore) skip=source ;;
@@ -304,6 +309,13 @@ read_rest() {
             esac
         fi
     done
+}
+
+# There git says that it is up to date.
+is_on_top() {
+    [[ ${targets[*]} && " ${rest[*]}" != *' -'[!q]* ]] &&
+        git merge-base --is-ancestor "${targets[0]}" "$1" &&
+        [[ ! $(git rev-list --merges -n1 "${targets[0]}..$1") ]]
 }
 
 would_change() {
@@ -328,7 +340,7 @@ would_change() {
             else
                 target=${targets[1]-HEAD} onto=${onto:-${targets[0]-@\{u\}}}
             fi
-            [[ ! $onto ]] || changed "$onto" "$target"
+            [[ ! $onto ]] || is_on_top "$target" || changed "$onto" "$target"
             changed HEAD "$target"
             ;;
         read-tree)
@@ -359,7 +371,7 @@ would_change() {
     esac
 }
 
-# What a patch comes in is read once: it may come through a pipe.
+# A patch may come through a pipe, which can be read once.
 read_patch() {
     local word skip='' files=() kept
     how=() patch=()
@@ -386,20 +398,23 @@ read_patch() {
     done
     if ((${#files[@]})); then
         patch=("${files[@]}")
-    elif [[ ! -t 0 ]] && kept=$(mktemp); then
-        cat >"$kept"
+    elif [[ -e /dev/stdin && ! -t 0 && ! -e $(own_dir)/rebase-apply ]] && kept=$(mktemp); then
+        cat >"$kept" || refuse "there is no place for a copy of the patch"
         exec <"$kept" {look}<"$kept"
         rm -f "$kept"
         patch=("/dev/fd/$look")
     fi
 }
 patched() {
-    local each top_of=()
+    local at each top_of=()
     [[ $verb == apply ]] || top_of=(-C "$top")
+    for at in "${!lead[@]}"; do
+        [[ ${lead[at]} != -C ]] || cd "${lead[at + 1]}" || return
+    done
     ((${#patch[@]})) || return
+    for each in "${patch[@]}"; do [[ -f $each ]] || return; done
     for each in '' -R; do # both the names before and those after
-        cat -- "${patch[@]}" |
-            "$real" "${lead[@]}" "${top_of[@]}" apply --numstat -z "${how[@]}" $each
+        cat -- "${patch[@]}" | "$real" "${top_of[@]}" apply --numstat -z "${how[@]}" $each
     done 2>&- | sed -z 's/^[^\t]*\t[^\t]*\t//'
 }
 
