@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 FLAGS = {"--containall", "--no-home", "--writable-tmpfs", "--net"}
@@ -84,7 +85,20 @@ def hold(name: str, flags: dict[str, list[str]]) -> tuple[int, int]:
         text = info.read()
     if not text:
         fail(f"container creation failed: {(STATE / f'{name}.err').read_text()}")
-    return int(json.loads(text)["child-pid"]), holder.pid
+    pid = int(json.loads(text)["child-pid"])
+    # It is told of before it stands: who enters then finds no programs.
+    until = time.monotonic() + 20
+    while not stands(pid) and holder.poll() is None and time.monotonic() < until:
+        time.sleep(0.005)
+    return pid, holder.pid
+
+
+def stands(pid: int) -> bool:
+    try:
+        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return any(Path(f"/proc/{each}/comm").read_text() == "sleep\n" for each in inside)
+    except OSError:
+        return False
 
 
 def execute(words: list[str]) -> None:
