@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from fakes.asking_child import options
@@ -23,7 +24,7 @@ from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, Session
 from hermes.domain.settings.agent import ToolDelegation
 from hermes.domain.tools import ChildTask
-from hermes.domain.turn import TurnState
+from hermes.domain.turn import Turn, TurnState
 from hermes.entry.terminal.oneshot import inbound
 from hermes.testing import FakeEnvironment
 
@@ -245,6 +246,31 @@ async def test_a_call_that_is_repeated_finds_the_child_that_has_ended(tmp_path: 
         again = await spawn(context, task)
         assert (again.text, again.session_id) == (first.text, first.session_id)
         assert len(server.requests) == 1
+
+
+async def test_a_child_may_end_while_a_repeated_call_looks_for_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [Rule(contains="once", steps=[Step(text="It is done.", stall="first")])]
+    async with at_work(tmp_path, rules) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        spawn = app.gateway.doors.capabilities.spawn
+        assert spawn is not None
+        context = replace(Toolbox(FakeEnvironment()).context("c1"), session_id=session.id)
+        task = ChildTask(agent_id="main", task="once")
+        first = asyncio.ensure_future(spawn(context, task))
+        await until(lambda: len(server.requests) == 1)
+        first.cancel()
+        read = app.ledger.turn
+
+        async def slow(turn_id: str) -> Turn | None:
+            server.release()
+            while await app.ledger.unanswered(("task",)):  # noqa: ASYNC110 - the ledger is asked
+                await asyncio.sleep(0.01)
+            return await read(turn_id)
+
+        monkeypatch.setattr(app.ledger, "turn", slow)
+        assert (await spawn(context, task)).text == "It is done."
 
 
 async def test_orchestrators_go_as_deep_as_allowed_and_approvals_are_denied_or_given(

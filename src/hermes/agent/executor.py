@@ -199,6 +199,8 @@ class ToolExecutor:
             text = f"{error.message} {error.hint}".strip()
         except Exception as error:  # the boundary of a tool: a bug becomes its result
             log.exception("tool %s failed unexpectedly", call.name)
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
             text = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
         return ToolResult(content=text, outcome=ToolOutcome.ERROR)
 

@@ -74,7 +74,7 @@ class ChildTurns(Follower, Door):
         try:
             if not ticket.duplicate:
                 self.expect(ticket)
-            elif known := await self._found(entry):
+            elif (known := await self._found(entry)) and not outcome.done():
                 outcome.set_result(known)
             async with asyncio.timeout(child.seconds or None):
                 ended = await asyncio.shield(outcome)
