@@ -35,7 +35,10 @@ class TerminalArgs(Struct, frozen=True, kw_only=True):
     workdir: Annotated[str | None, Meta(description="Directory for this command only")] = None
     escalate: Annotated[
         str,
-        Meta(description="Why it must leave the sandbox: needs keys, files or services outside"),
+        Meta(
+            description="Why it must leave the sandbox: needs keys, files or services outside."
+            " What was exported inside stays there"
+        ),
     ] = ""
     pty: Annotated[bool, Meta(description="Give it a terminal, for interactive programs")] = False
     notify_on_complete: Annotated[bool, Meta(description="Background: tell me when it ends")] = (
