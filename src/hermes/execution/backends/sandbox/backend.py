@@ -14,6 +14,7 @@ import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -41,6 +42,7 @@ from hermes.execution.backends.sandbox.mounts import (
     prepare,
 )
 from hermes.execution.backends.sandbox.patrol import Patrol
+from hermes.execution.backends.sandbox.standstill import is_file_work
 from hermes.execution.backends.sandbox.view import View
 from hermes.execution.host.files import HostFiles, ThreadedFiles
 from hermes.execution.host.process import Launch, remove_trees
@@ -126,9 +128,9 @@ class SandboxEnvironment(ShellEnvironment):
     ) -> CommandResult:
         if command.outside:
             with self._in_use():
-                host = self._host()
-                async with self._patrol.outside(self._busy):
-                    result = await host.run(self._at_home(command), on_output)
+                work = partial(self._host().run, self._at_home(command), on_output)
+                brief = is_file_work(command.script)
+                result = await self._patrol.outside(self._busy, work, briefly=brief)
             return replace(result, cwd=self.cwd)
         cwd = self.resolve(command.cwd or ".")
         with self._in_use():
@@ -295,12 +297,13 @@ class SandboxEnvironment(ShellEnvironment):
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         copies = (
             f" Copies are in {self._layout.held}/<number>: tell the user where, if they may"
-            " have saved one of these meanwhile."
+            " have saved one of these meanwhile; `cp` with `escalate` puts it back."
         )
         note = (
             f"\n[Renamed to *.held: {', '.join(names[:_NAMED])}{more}."
             " What would run on the host later cannot be made or changed in the sandbox;"
-            " a command with `escalate` can ask for it while no process runs there."
+            " a command with `escalate` can ask for it, `git` and `cp` at any time, others while no"
+            " process runs there."
             f"{copies if any(held.kept for held in away) else ''}]"
         )
         if any(held.again for held in away):
@@ -312,8 +315,7 @@ class SandboxEnvironment(ShellEnvironment):
         why = (
             "While a process runs in the sandbox, files appeared or changed in the project that"
             " tools of the user would obey, and nobody can tell whether the user or the process"
-            " made them. Tell the user briefly, and that what they made themselves they can put"
-            " back when no process runs in the sandbox."
+            " made them. Tell the user briefly, and offer to put back what they made themselves."
         )
         self._notify("sandbox", f"{why}{self._note_of(away)}", None)
 

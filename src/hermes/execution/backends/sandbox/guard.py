@@ -66,6 +66,14 @@ class _Record(Struct, frozen=True):
     mounted: list[bytes]
 
 
+class Memory(Struct, frozen=True):
+    """What a guard remembers."""
+
+    known: dict[str, Seen]
+    own: dict[str, Seen]
+    within: dict[tuple[int, ...], int]
+
+
 class Guard:
     """What one sandbox must leave as it is."""
 
@@ -102,11 +110,24 @@ class Guard:
         wanted = coverings(self._layout, {*self._known})
         return [(path, writable) for path, writable in wanted if path not in mounted]
 
-    def accept(self, mounted: Collection[str] | None = None) -> bool:
+    def memory(self) -> Memory:
+        """Return what is remembered, to go back to."""
+        return Memory(known={**self._known}, own={**self._own}, within={**self._within})
+
+    def go_back(self, before: Memory, covered: Iterable[str]) -> None:
+        """Forget what was accepted since; what was covered since may be open inside."""
+        with self._lock:
+            self._known, self._own, self._within = before.known, before.own, before.within
+            for path in covered:
+                with contextlib.suppress(OSError):
+                    self._within[identity_in(os.lstat(path))[:2]] = born(path)
+
+    def accept(self, mounted: Collection[str] | None = None, *, since: int = 0) -> bool:
         """Take what is there for the person's: nothing has run inside since the last look.
 
-        What was made inside stays the sandbox's until the person changes it. While another
-        sandbox works on the project that cannot be told: then what it found counts.
+        Or it has stood still `since` then, in nanoseconds. What was made inside stays the
+        sandbox's until the person changes it. While another sandbox works on the project that
+        cannot be told: then what it found counts.
         """
         if not self._layout.project:
             return True
@@ -122,7 +143,9 @@ class Guard:
                     (own if _is_untouched(seen, self._own.get(path)) else known)[path] = seen
                 size += len(seen.content or b"")
             noted = self._noted_by_others()
-            if noted is None:
+            if noted is None and since:
+                self._known, self._own = self._doubted(known, since), own
+            elif noted is None:
                 self._known, self._own = known, own
                 self._within.clear()
             else:
@@ -132,6 +155,15 @@ class Guard:
                 sound = {p: seen for p, seen in known.items() if self._is_below(p, closed)}
                 self._known = {**self._known, **open_, **sound}
         return noted is None
+
+    def _doubted(self, known: dict[str, Seen], since: int) -> dict[str, Seen]:
+        """Return the same, and take for open inside what was made before and has moved since."""
+        for path, seen in known.items():
+            before = self._known.get(path)
+            if (before is None or before.file != seen.file) and (made := born(path)) < since:
+                self._within[seen.file] = made
+        within = self._within
+        return {p: seen.untrusted() if seen.file in within else seen for p, seen in known.items()}
 
     def check(self, mounted: Collection[str], *, until: float = 0.0) -> list[Held]:
         """Hold what has appeared or changed inside; return it.

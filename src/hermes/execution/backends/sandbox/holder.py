@@ -258,13 +258,13 @@ class Holder:
         """Mount things over themselves, read-only unless they are to be writable."""
         words = (f"{'w' if writable else 'r'}{path}" for path, writable in mounts)
         user, mount = self._namespaces()
-        await _done((sys.executable, "-I", "-S", cover.__file__, user, mount, *words))
+        await _done(_helper(sys.executable, "-I", "-S", cover.__file__, user, mount, *words))
 
     async def _lay_over(self, script: str) -> None:
         """Mount more inside, with the rights over the sandbox that only its maker has."""
         user, mount = self._namespaces()
         spaces = (f"--user={user}", f"--mount={mount}", "--preserve-credentials")
-        await _done(("nsenter", *spaces, "--", "sh", "-c", script))
+        await _done(_helper("nsenter", *spaces, "--", "sh", "-c", script))
 
     def _namespaces(self) -> tuple[str, str]:
         outer = self._outer if self._outer is not None else f"{self._directory}/ns/user"
@@ -276,6 +276,12 @@ class Holder:
         terminal = "exec <>/dev/fd/0 >&0 2>&0; " if pty else ""
         enter = f"{terminal}{self._cgroup.join}{self._enter}"
         return ("sh", "-c", enter, "sh", f"{self._limits}{script}")
+
+    async def ours(self, script: str) -> str:
+        """Run a short script of Hermes itself inside; return what it says."""
+        argv, env = self.command(script, pty=False), {"PATH": SYSTEM_PATH}
+        launch = Launch(argv=argv, env=env, launcher=self.launcher, cwd="/", stdin=b"")
+        return await _done(launch)
 
     async def end(self) -> None:
         """End everything inside; what the host holds of it stays until `stop`."""
@@ -290,11 +296,15 @@ class Holder:
             await _removed(self._cgroup)
 
 
-async def _done(argv: tuple[str, ...]) -> None:
-    launch = Launch(argv=argv, env={"PATH": SYSTEM_PATH}, cwd="/")
+def _helper(*argv: str) -> Launch:
+    return Launch(argv=argv, env={"PATH": SYSTEM_PATH}, cwd="/")
+
+
+async def _done(launch: Launch) -> str:
     done = await run(launch, timeout=_START_SECONDS, max_output=4096)
     if done.exit_code:
         raise OSError(done.output.strip())
+    return done.output
 
 
 def _arguments(layout: SandboxLayout) -> list[str]:

@@ -1,8 +1,9 @@
 """Looks of the guard: before and after what runs inside, and each second while it does.
 
 What has changed while nothing ran inside was the host: it is taken as it is. While
-something runs there the two cannot be told apart, and what appears or changes is held. Either
-way the mounts that the host's changes have taken down are made anew before the next command.
+something runs there the two cannot be told apart, and what appears or changes is held, unless
+all stood still (`standstill`) for a command that the person let out. Either way the mounts that
+the host's changes have taken down are made anew before the next command.
 """
 
 import asyncio
@@ -12,11 +13,13 @@ import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from hermes.execution.backends.sandbox.guard import Guard, settle_left
 from hermes.execution.backends.sandbox.held import Copies, Held
 from hermes.execution.backends.sandbox.holder import Holder
 from hermes.execution.backends.sandbox.mounts import SandboxLayout
+from hermes.execution.backends.sandbox.standstill import LONGEST, Standstill
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +30,9 @@ BETWEEN_NEWS = 30.0
 _AT_ONCE = 3
 """Looks that follow each other as long as they find something."""
 
+T = TypeVar("T")
 Busy = Callable[[], Awaitable[bool]]
+Work = Callable[[], Awaitable[T]]
 
 
 class Patrol:
@@ -92,20 +97,59 @@ class Patrol:
         finally:
             self._commands -= 1
 
-    @contextlib.asynccontextmanager
-    async def outside(self, busy: Busy) -> AsyncIterator[None]:
-        """Have something run on the host: what it changes stays, where that can be told."""
+    async def outside(self, busy: Busy, work: Work[T], *, briefly: bool) -> T:
+        """Have something run on the host: what it changes stays, where that can be told.
+
+        It can if nothing runs inside, or stands still, which may only be asked `briefly`.
+        """
         if not self._layout.project or self._holder is None:
-            yield
-            return
-        async with self._looking:
-            if not self._clean:
-                await self._look(busy, 0)
-        yield
+            return await work()
+        running: asyncio.Future[T] | None = None
+        try:
+            async with self._looking:
+                if briefly and not await self._is_calm(busy, 0):
+                    running = await self._while_all_stands_still(self._holder, busy, work)
+                elif not self._clean:
+                    await self._look(busy, 0)
+            result = await (running or work())
+        finally:
+            if running is not None:
+                running.cancel()
+                await asyncio.wait([running])
         async with self._looking:
             calm = self._clean and await self._is_calm(busy, 0)
             if not (calm and await self._accept()):
                 await self._look(busy, 0)
+        return result
+
+    async def _while_all_stands_still(
+        self, holder: Holder, busy: Busy, work: Work[T]
+    ) -> asyncio.Future[T] | None:
+        """Begin something and take what it has soon changed for the host's; None if it is not."""
+        still = await Standstill.begin(holder)
+        running: asyncio.Future[T] | None = None
+        before, covered = self._guard.memory(), list[str]()
+        try:
+            if not self._clean:
+                await self._look(busy, 0)
+            if still is not None:
+                before = self._guard.memory()
+                running = asyncio.ensure_future(work())
+                await asyncio.wait([running], timeout=LONGEST)
+                await self.survey_mounts()
+                await asyncio.to_thread(self._guard.accept, self._mounted, since=still.since)
+                covered = await self._cover()
+        except BaseException:
+            self._guard.go_back(before, covered)
+            if running is not None:
+                running.cancel()
+                await asyncio.wait([running])
+            raise
+        finally:
+            if still is not None and not await asyncio.shield(still.end()):
+                self._guard.go_back(before, covered)
+        await asyncio.to_thread(self._guard.begin, self._mounted)
+        return running
 
     async def settle(self, busy: Busy) -> list[Held]:
         """Look at what a command has left; return what was held and not told yet."""

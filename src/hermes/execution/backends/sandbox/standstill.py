@@ -1,0 +1,125 @@
+"""A standstill: what changes in the project while everything inside stands still is the host's.
+
+A person lets `git checkout` out while a server runs inside. Its changes could be anybody's,
+so for as long as it runs nothing inside does: one signal that none can refuse stops all
+processes, another one lets them go on. That they stood still is shown, not assumed. Each has been
+given the processor as often as before, and the process that lets them go on has the number after
+that of the one that stopped them: no other was made in between.
+
+Only commands that are over soon and need nothing of what runs inside are waited for in this way.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermes.execution.backends.sandbox.holder import Holder
+from hermes.execution.policy.grammar import parse
+from hermes.execution.policy.syntax import Lit, Param, ShellSyntaxError, Simple
+
+LONGEST = 20.0
+"""Seconds for which what runs inside has to wait."""
+_LONGEST_TEXT = 2000
+_FILE_WORK = frozenset(
+    [
+        *("git", "gh", "glab", "pre-commit", "lefthook", "husky", "direnv", "mise", "asdf"),
+        *("cp", "mv", "rm", "ln", "mkdir", "rmdir", "touch", "chmod", "install", "tee", "sed"),
+        *("patch", "rsync", "tar", "unzip", "cd", "echo", "printf", "true", "ls", "test"),
+        *("cat", "cut", "grep", "head", "sort", "tail", "tr", "uniq", "wc"),
+    ]
+)
+"""What works on files and asks no server of the project."""
+_STOP = "kill -STOP -- -1 2>/dev/null; echo $$"
+_GO_ON = "echo $$; kill -CONT -- -1 2>/dev/null || :"
+_STEP, _STEPS = 0.01, 100
+_STOPPED, _WAITS_FOR_ANOTHER = "TtZX", "D"
+
+_Switches = dict[tuple[str, str], str]
+"""Process and thread -> how often it was given the processor."""
+
+
+def is_file_work(text: str) -> bool:
+    """Tell whether a command only works on files, and so does not wait for what runs inside."""
+    if len(text) > _LONGEST_TEXT:
+        return False
+    try:
+        nodes = [node for item in parse(text).items for node in item.commands]
+    except (ShellSyntaxError, RecursionError):
+        return False
+    simple = [node for node in nodes if isinstance(node, Simple)]
+    return len(simple) == len(nodes) > 0 and all(map(_is_file_work, simple))
+
+
+def _is_file_work(node: Simple) -> bool:
+    words = [*node.words, *(each.value for each in node.assigns)]
+    parts = [part for word in words for part in word.parts]
+    if not node.words or not all(isinstance(part, Lit | Param) for part in parts):
+        return False
+    first = (part.text for part in node.words[0].parts if isinstance(part, Lit))
+    return "".join(first).rpartition("/")[2] in _FILE_WORK
+
+
+class Standstill:
+    """Everything inside a sandbox has been stopped; `end` lets it go on."""
+
+    def __init__(self, holder: Holder, number: int, switches: _Switches) -> None:
+        self.since = time.time_ns()
+        self._holder = holder
+        self._number = number
+        self._switches = switches
+
+    @classmethod
+    async def begin(cls, holder: Holder) -> "Standstill | None":
+        """Stop everything; None, and all goes on, if something does not stop."""
+        try:
+            number = await _numbered(holder, _STOP)
+            for left in reversed(range(_STEPS if number else 0)):
+                switches = await asyncio.to_thread(_switches, holder, last=not left)
+                if switches is not None:
+                    return cls(holder, number, switches)
+                await asyncio.sleep(_STEP)
+        except BaseException:
+            await asyncio.shield(_numbered(holder, _GO_ON))
+            raise
+        await _numbered(holder, _GO_ON)
+        return None
+
+    async def end(self) -> bool:
+        """Let everything go on; return whether nothing has run since it was stopped."""
+        now = await asyncio.to_thread(_switches, self._holder, last=True)
+        number = await _numbered(self._holder, _GO_ON)
+        return now == self._switches and number == self._number + 1
+
+
+async def _numbered(holder: Holder, script: str) -> int:
+    """Run a script of ours inside; return the number of its process, 0 if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(await holder.ours(script))
+    return 0
+
+
+def _switches(holder: Holder, *, last: bool) -> _Switches | None:
+    """Return how often each thread inside was given the processor; None if one has not stopped."""
+    found: _Switches = {}
+    stopped = _STOPPED + (_WAITS_FOR_ANOTHER if last else "")
+    try:
+        for thread in _threads(Path(holder.root, "proc")):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                status = (thread / "status").read_text(encoding="utf-8", errors="replace")
+                if status.partition("\nState:\t")[2][:1] not in stopped:
+                    return None
+                switched = status.partition("\nvoluntary_ctxt_switches")[2]
+                found[thread.parts[-3], thread.name] = switched
+    except OSError:
+        return None
+    return found
+
+
+def _threads(proc: Path) -> Iterator[Path]:
+    for process in proc.iterdir():
+        # The first holds the sandbox, and is nobody's.
+        if process.name.isdigit() and process.name != "1":
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                yield from (process / "task").iterdir()
