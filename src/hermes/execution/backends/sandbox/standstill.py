@@ -4,7 +4,7 @@ A person lets `git checkout` out while a server runs inside. Its changes could b
 so for as long as it runs nothing inside does: one signal that none can refuse stops all
 processes, another one lets them go on. That they stood still is shown, not assumed. Each has been
 given the processor as often as before, and the process that lets them go on has the number after
-that of the one that stopped them: no other was made in between.
+that of one before: no other was made in between.
 
 Only commands that are over soon and need nothing of what runs inside are waited for in this way.
 """
@@ -32,8 +32,9 @@ _FILE_WORK = frozenset(
 )
 """What works on files and asks no server of the project."""
 _STOP = "kill -STOP -- -1 2>/dev/null; echo $$"
+_COUNT = "echo $$"
 _GO_ON = "echo $$; kill -CONT -- -1 2>/dev/null || :"
-_STEP, _STEPS = 0.01, 100
+_STEP, _STEPS, _LAST = 0.01, 100, 10
 _STOPPED, _WAITS_FOR_ANOTHER = "TtZX", "D"
 
 _Switches = dict[tuple[str, str], str]
@@ -74,23 +75,32 @@ class Standstill:
     async def begin(cls, holder: Holder) -> "Standstill | None":
         """Stop everything; None, and all goes on, if something does not stop."""
         try:
-            number = await _numbered(holder, _STOP)
-            for left in reversed(range(_STEPS if number else 0)):
-                switches = await asyncio.to_thread(_switches, holder, last=not left)
-                if switches is not None:
-                    return cls(holder, number, switches)
+            begun, before = await _numbered(holder, _STOP), None
+            for left in reversed(range(_STEPS if begun else 0)):
+                switches = await asyncio.to_thread(_switches, holder, last=left < _LAST)
+                if switches is not None and switches == before:
+                    # One that was about to be made when all were stopped took a number as well.
+                    return cls(holder, await _numbered(holder, _COUNT), switches)
+                before = switches
                 await asyncio.sleep(_STEP)
         except BaseException:
-            await asyncio.shield(_numbered(holder, _GO_ON))
+            await asyncio.shield(_go_on(holder))
             raise
-        await _numbered(holder, _GO_ON)
+        await _go_on(holder)
         return None
 
     async def end(self) -> bool:
         """Let everything go on; return whether nothing has run since it was stopped."""
         now = await asyncio.to_thread(_switches, self._holder, last=True)
-        number = await _numbered(self._holder, _GO_ON)
+        number = await _go_on(self._holder)
         return now == self._switches and number == self._number + 1
+
+
+async def _go_on(holder: Holder) -> int:
+    number = await _numbered(holder, _GO_ON)
+    if not number:
+        await holder.end()  # nothing may stand still for ever
+    return number
 
 
 async def _numbered(holder: Holder, script: str) -> int:
