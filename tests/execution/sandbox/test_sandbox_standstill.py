@@ -1,5 +1,6 @@
 """What a command changes that was let out stays, also while something runs inside."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.boxes import sh
-from fakes.hermes_process import processes_with
+from fakes.hermes_process import other_process, processes_with
 from fakes.person import Person, saved, until_there
 from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.execution.backend import PooledEnvironment
@@ -41,6 +42,10 @@ def project(person: Person) -> Path:
 
 async def out(env: PooledEnvironment, script: str, timeout: float = 30.0) -> CommandResult:
     return await env.run(ShellRun(script=script, outside=True, timeout=timeout))
+
+
+def state_of(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()[0]
 
 
 async def begun(env: PooledEnvironment, project: Path, script: str) -> None:
@@ -110,6 +115,50 @@ async def test_a_file_that_was_open_inside_is_compared_from_then_on(person: Pers
     assert envrc.read_text() == "of the person\n"
 
 
+async def test_what_stands_in_a_folder_that_is_covered_then_is_compared(
+    person: Person, project: Path
+) -> None:
+    """It sees the folder below the mounts."""
+    person.git("checkout", "-q", "other")
+    for name in ("lib/.envrc", "lib/.vscode/tasks.json"):
+        person.file(f"src/project/{name}", "# 2\n")
+    person.git("add", "-A")
+    person.git("commit", "-q", "-m", "lib")
+    env = await person.open()
+    waits = "until [ ! -e lib ]; do :; done; mkdir lib; cd lib; touch ../in"
+    evil = "echo evil > .envrc; echo evil > .vscode/tasks.json; echo evil > .vscode/new.json"
+    await begun(env, project, f"{waits}; until [ -e ../go ]; do :; done; {evil}; touch ../gone")
+    await out(env, "git checkout -q main")
+    await until_there(project / "in")
+    await out(env, "git checkout -q other")
+    (project / "go").touch()
+    await until_there(project / "gone")
+    told = (await sh(env, "true")).output
+    assert all(name in told for name in ("lib/.envrc (", "tasks.json (", "new.json ("))
+    assert on_other(project)
+    assert (project / "lib/.envrc").read_text() == "# 2\n"
+    assert (project / "lib/.vscode/tasks.json").read_text() == "# 2\n"
+    assert not (project / "lib/.vscode/new.json").exists()
+
+
+async def test_another_session_does_not_pass_what_it_made_for_the_persons(
+    person: Person, project: Path
+) -> None:
+    """Git makes a file anew, which may get the number of the one that a mount was over."""
+    one, other = await person.open("s1"), await person.open("s2")
+    await begun(one, project, "sleep 600")
+    writes = "until read x < .envrc && [[ $x == *2 ]]; do :; done 2>/dev/null; echo evil > .envrc"
+    await other.spawn(ShellRun(script=f"touch waits; {writes}; sleep 600"))
+    await until_there(project / "waits")
+    result = await out(one, "git checkout -q other")
+    assert "Another session has something running" in result.output
+    await sh(one, "sleep 0.5")
+    await sh(other, "true")
+    assert (project / ".envrc").read_text() in {"# 1\n", "# 2\n"}
+    before = (await sh(one, "ls -A")).output
+    assert (await sh(one, "sleep 1; ls -A")).output == before, "they do not fight"
+
+
 async def test_what_asks_a_server_inside_waits_only_so_long(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +186,17 @@ async def test_what_was_woken_meanwhile_has_not_stood_still(person: Person, proj
     assert (project / ".envrc").read_text() == "# 1\n"
 
 
+async def test_what_was_stopped_ends_as_it_would_have(person: Person) -> None:
+    env = await person.open()
+    process = await env.spawn(ShellRun(script="sleep 1; exit 3"))
+    front = asyncio.ensure_future(sh(env, "touch begun; sleep 1; echo done"))
+    await until_there(person.project / "begun")
+    await out(env, "git status")
+    result = await front
+    assert (result.output, result.timed_out) == ("done\n", False)
+    assert (await env.wait(process.id, 20.0)).exit_code == 3
+
+
 async def test_nothing_stands_still_for_longer_than_the_command(person: Person) -> None:
     """Not if it fails, is ended, or ends everything inside."""
     env = await person.open()
@@ -149,6 +209,38 @@ async def test_nothing_stands_still_for_longer_than_the_command(person: Person) 
     for process in processes_with("date >> log"):
         os.kill(process, signal.SIGKILL)
     assert (await out(env, "git status")).exit_code == 0
+
+
+async def test_what_a_kill_leaves_standing_still_is_ended_by_the_next(person: Person) -> None:
+    script = f"""
+        import asyncio, os
+        from pathlib import Path
+        from fakes.boxes import Boxes
+        from fakes.person import until_there
+        from hermes.domain.ports.execution import ShellRun
+
+        async def main():
+            home, project = Path({str(person.boxes.home)!r}), {str(person.project)!r}
+            environ = {{"HOME": {str(person.home)!r}}}
+            boxes = Boxes("sandbox", home, base_env=environ, project=project)
+            env = await boxes.pool.get("main", "s1", project)
+            await env.spawn(ShellRun(script="touch begun; exec sleep 0777"))
+            await until_there(Path(project, "begun"))
+            kill = f"touch {{project}}/.killed; kill -9 {{os.getpid()}}; sleep 1"
+            Path(project, ".git/hooks/pre-commit").write_text(f"#!/bin/sh\\n{{kill}}")
+            Path(project, ".git/hooks/pre-commit").chmod(0o755)
+            await env.run(ShellRun(script="git commit --allow-empty -m x", outside=True))
+
+        asyncio.run(main())
+    """
+    (person.project / ".git/hooks").mkdir(exist_ok=True)
+    process = other_process(script)
+    await asyncio.to_thread(process.communicate, timeout=30)
+    assert (person.project / ".killed").exists()
+    left = [p for p in processes_with("sleep 0777") if "T" in state_of(p)]
+    await sh(await person.open("s2"), "true")
+    assert left
+    assert not set(left) & set(processes_with("sleep 0777"))
 
 
 @pytest.mark.parametrize(

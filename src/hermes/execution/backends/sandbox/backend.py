@@ -67,6 +67,11 @@ _LOADS = re.compile(
     r"LD_.+|.*(?:PATH|LIB|OPTS?|OPTIONS|STARTUP|PRELOAD|_ENV|_HOME|FLAGS|RC)|ENV", re.ASCII
 )
 """Names of variables that make programs load or run something."""
+_DISPUTED = (
+    "\n[Another session has something running in a sandbox on this project: what this has changed"
+    " of what tools of the user obey (.git/config, .envrc, .github) may be put back by it. Look"
+    " whether it is there; if not, tell the user to end what runs in the other session first.]"
+)
 _NAMED = 20
 """Things that a note names."""
 _ROOM = 12
@@ -130,17 +135,18 @@ class SandboxEnvironment(ShellEnvironment):
             with self._in_use():
                 work = partial(self._host().run, self._at_home(command), on_output)
                 brief = is_file_work(command.script)
-                result = await self._patrol.outside(self._busy, work, briefly=brief)
-            return replace(result, cwd=self.cwd)
+                result, disputed = await self._patrol.outside(self._busy, work, briefly=brief)
+            note = _DISPUTED if disputed else ""
+            return replace(result, cwd=self.cwd, output=f"{result.output}{note}")
         cwd = self.resolve(command.cwd or ".")
         with self._in_use():
             async with self._inside():
-                before = walls.beside(self._layout)
+                before = await asyncio.to_thread(walls.beside, self._layout)
                 result = await super().run(command, on_output)
         if self._outside is None:
             return result
         if not result.exit_code:
-            beside = walls.beside(self._layout) - before
+            beside = await asyncio.to_thread(walls.beside, self._layout) - before
             notes = f"{walls.left_out(result.output)}{walls.unseen(beside)}"
             return replace(result, output=f"{result.output}{notes}")
         stop = await asyncio.to_thread(walls.stopped_by, result.output, self._layout, cwd)

@@ -122,6 +122,19 @@ class Guard:
                 with contextlib.suppress(OSError):
                     self._within[identity_in(os.lstat(path))[:2]] = born(path)
 
+    def doubt(self, covered: Iterable[str], since: int) -> None:
+        """Compare what is in places that were made before then, and covered after it.
+
+        Something inside may stand there, below the mount.
+        """
+        for place in covered:
+            if not (made := born(place)) or made >= since:
+                continue
+            for path, seen in self._known.items():
+                if f"{path}/".startswith(f"{place}/"):
+                    self._within[seen.file] = seen.born
+                    self._known[path] = seen.untrusted()
+
     def accept(self, mounted: Collection[str] | None = None, *, since: int = 0) -> bool:
         """Take what is there for the person's: nothing has run inside since the last look.
 
@@ -230,6 +243,14 @@ class Guard:
                     left = _Record(known={**noted.known, **left.known}, mounted=[*closed])
                 noted = left
         return noted
+
+    def disputed(self) -> dict[str, tuple[int, ...]]:
+        """Return how things are that sandboxes of others, in which something runs, guard too."""
+        found: dict[str, tuple[int, ...]] = {}
+        for path in self._layout.guarded if self._noted_by_others() else ():
+            with contextlib.suppress(OSError):
+                found[path] = identity_in(os.lstat(path))
+        return found
 
     def begin(self, mounted: Collection[str]) -> None:
         """Put on record what is there: something is about to run inside, or still does."""
@@ -496,8 +517,9 @@ def _closed_by(noted: _Record) -> set[str]:
     closed = set()
     for path in noted.mounted:
         with contextlib.suppress(OSError, KeyError):
-            if identity_in(os.lstat(path))[:2] == noted.known[path].file:
-                closed.add(os.fsdecode(path))
+            over, name = noted.known[path], os.fsdecode(path)
+            if identity_in(os.lstat(name))[:2] == over.file and born(name) == over.born:
+                closed.add(name)
     return closed
 
 

@@ -21,6 +21,7 @@ import resource
 import secrets
 import shlex
 import shutil
+import signal
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,6 +63,7 @@ _HOLD = (
 )
 _MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _START_SECONDS = 15.0
+_ENTERED = re.compile(rb"--pid=/proc/(\d+)/fd/\d+/ns/pid")
 _NS_GET_PARENT = 0xB702
 _NAMESPACES = {"user": "user", "mount": "mnt"}
 _NAMESPACES |= {name: name for name in ("pid", "ipc", "uts", "net", "cgroup")}
@@ -168,6 +170,17 @@ def _sweep(parent: Path) -> None:
                     directory.rmdir()
 
 
+def end_left() -> None:
+    """End what waits for a command inside and was stopped when its Hermes was killed."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if status.read_bytes().rpartition(b") ")[2][:1] != b"T":
+                continue
+            entered = _ENTERED.search(status.with_name("cmdline").read_bytes())
+            if entered and not Path("/proc", os.fsdecode(entered[1])).exists():
+                os.kill(int(status.parent.name), signal.SIGKILL)
+
+
 class Holder:
     """One sandbox that is up."""
 
@@ -196,6 +209,7 @@ class Holder:
             make_cgroup, layout.options.max_processes, layout.terminal.container_memory << 20
         )
         try:
+            await asyncio.to_thread(end_left)
             arguments = await asyncio.to_thread(_arguments, layout)
             child, pid, mount_namespace = await _held(layout, cgroup, arguments)
         except BaseException:
@@ -227,6 +241,21 @@ class Holder:
     @property
     def root(self) -> str:
         return f"/proc/self/fd/{self._directory}/root"
+
+    def waiting(self) -> list[int]:
+        """Return our processes that have entered it with a command, or are about to.
+
+        What it is stopped by stops them as well, and what lets it go on does not reach them.
+        """
+        ours = f"--pid=/proc/{os.getpid()}/fd/{self._directory}/".encode()
+        found = []
+        for listed in Path("/proc/self/task").glob("*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                for child in listed.read_text(encoding="ascii").split():
+                    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                        if ours in Path("/proc", child, "cmdline").read_bytes():
+                            found.append(int(child))
+        return found
 
     def tasks(self) -> int:
         """Count processes and threads inside."""

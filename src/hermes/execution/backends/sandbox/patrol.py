@@ -97,11 +97,18 @@ class Patrol:
         finally:
             self._commands -= 1
 
-    async def outside(self, busy: Busy, work: Work[T], *, briefly: bool) -> T:
+    async def outside(self, busy: Busy, work: Work[T], *, briefly: bool) -> tuple[T, bool]:
         """Have something run on the host: what it changes stays, where that can be told.
 
         It can if nothing runs inside, or stands still, which may only be asked `briefly`.
+        Also return whether it has changed what another session's sandbox may put back.
         """
+        disputed = await asyncio.to_thread(self._guard.disputed)
+        result = await self._outside(busy, work, briefly=briefly and not disputed)
+        after = await asyncio.to_thread(self._guard.disputed) if disputed else {}
+        return result, bool(after) and after != disputed
+
+    async def _outside(self, busy: Busy, work: Work[T], *, briefly: bool) -> T:
         if not self._layout.project or self._holder is None:
             return await work()
         running: asyncio.Future[T] | None = None
@@ -139,6 +146,7 @@ class Patrol:
                 await self.survey_mounts()
                 await asyncio.to_thread(self._guard.accept, self._mounted, since=still.since)
                 covered = await self._cover()
+                self._guard.doubt(covered, still.since)
         except BaseException:
             self._guard.go_back(before, covered)
             if running is not None:

@@ -37,6 +37,8 @@ class Seen(Struct, frozen=True):
     """Of a file, also of a long one."""
     folder: tuple[int, ...] = ()
     """Which folder it is in."""
+    born: int = 0
+    """When it was made: another file may get its number."""
 
     @property
     def file(self) -> tuple[int, ...]:
@@ -127,6 +129,7 @@ def described(directory: int, name: str, *, keep: bool = True, compare: bool = T
         content=content,
         digest=digest,
         folder=folder_identity(directory),
+        born=born(f"/proc/self/fd/{directory}/{name}"),
     )
     return seen.untrusted() if time.time_ns() - status.st_ctime_ns < _TICK else seen
 

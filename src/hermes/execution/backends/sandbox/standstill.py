@@ -11,6 +11,8 @@ Only commands that are over soon and need nothing of what runs inside are waited
 
 import asyncio
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +36,11 @@ _FILE_WORK = frozenset(
 _STOP = "kill -STOP -- -1 2>/dev/null; echo $$"
 _COUNT = "echo $$"
 _GO_ON = "echo $$; kill -CONT -- -1 2>/dev/null || :"
-_STEP, _STEPS, _LAST = 0.01, 100, 10
-_STOPPED, _WAITS_FOR_ANOTHER = "TtZX", "D"
+_STEP, _STEPS = 0.01, 100
+_STOPPED = "TtZX"
 
-_Switches = dict[tuple[str, str], str]
-"""Process and thread -> how often it was given the processor."""
+_Switches = dict[str, str]
+"""Thread -> how often it was given the processor."""
 
 
 def is_file_work(text: str) -> bool:
@@ -75,14 +77,13 @@ class Standstill:
     async def begin(cls, holder: Holder) -> "Standstill | None":
         """Stop everything; None, and all goes on, if something does not stop."""
         try:
-            begun, before = await _numbered(holder, _STOP), None
-            for left in reversed(range(_STEPS if begun else 0)):
-                switches = await asyncio.to_thread(_switches, holder, last=left < _LAST)
-                if switches is not None and switches == before:
-                    # One that was about to be made when all were stopped took a number as well.
-                    return cls(holder, await _numbered(holder, _COUNT), switches)
-                before = switches
-                await asyncio.sleep(_STEP)
+            if await _numbered(holder, _STOP) and await _settled(holder):
+                # Now, and not before: one that was about to be made took a number as well. And
+                # before it is seen who is there: what comes in between has a higher one.
+                number = await _numbered(holder, _COUNT)
+                switches = await _settled(holder)
+                if number and switches is not None:
+                    return cls(holder, number, switches)
         except BaseException:
             await asyncio.shield(_go_on(holder))
             raise
@@ -91,15 +92,30 @@ class Standstill:
 
     async def end(self) -> bool:
         """Let everything go on; return whether nothing has run since it was stopped."""
-        now = await asyncio.to_thread(_switches, self._holder, last=True)
+        now = await asyncio.to_thread(_switches, self._holder)
         number = await _go_on(self._holder)
         return now == self._switches and number == self._number + 1
 
 
+async def _settled(holder: Holder) -> _Switches | None:
+    """Wait until all have stopped, also those that wait for them outside."""
+    before = None
+    for _ in range(_STEPS):
+        switches = await asyncio.to_thread(_switches, holder)
+        if switches is not None and switches == before:
+            return switches
+        before = switches
+        await asyncio.sleep(_STEP)
+    return None
+
+
 async def _go_on(holder: Holder) -> int:
     number = await _numbered(holder, _GO_ON)
-    if not number:
+    if not number and await asyncio.to_thread(_switches, holder) is not None:
         await holder.end()  # nothing may stand still for ever
+    for waiting in await asyncio.to_thread(holder.waiting):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(waiting, signal.SIGCONT)
     return number
 
 
@@ -110,18 +126,20 @@ async def _numbered(holder: Holder, script: str) -> int:
     return 0
 
 
-def _switches(holder: Holder, *, last: bool) -> _Switches | None:
-    """Return how often each thread inside was given the processor; None if one has not stopped."""
+def _switches(holder: Holder) -> _Switches | None:
+    """Return how often each thread was given the processor; None if one has not stopped."""
     found: _Switches = {}
-    stopped = _STOPPED + (_WAITS_FOR_ANOTHER if last else "")
     try:
-        for thread in _threads(Path(holder.root, "proc")):
+        outside = (
+            Path("/proc", str(process), "task", str(process)) for process in holder.waiting()
+        )
+        for thread in (*outside, *_threads(Path(holder.root, "proc"))):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 status = (thread / "status").read_text(encoding="utf-8", errors="replace")
-                if status.partition("\nState:\t")[2][:1] not in stopped:
+                if status.partition("\nState:\t")[2][:1] not in _STOPPED:
                     return None
                 switched = status.partition("\nvoluntary_ctxt_switches")[2]
-                found[thread.parts[-3], thread.name] = switched
+                found[str(thread)] = switched
     except OSError:
         return None
     return found

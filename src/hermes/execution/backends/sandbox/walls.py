@@ -11,6 +11,7 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -74,6 +75,8 @@ _NO_MODULE = re.compile(
 )
 """What node and what is built on it say: from where, and a path from there."""
 _OF_THE_HOST = ("/home", "/root", "/var", "/run", "/opt", "/srv", "/mnt", "/media")
+_MOST_BESIDE = 2000
+"""Names in a folder that are looked at."""
 _OF_THE_SANDBOX = ("/tmp", "/var/tmp", STATE_DIR)  # noqa: S108 - its own
 
 
@@ -157,7 +160,8 @@ def beside(layout: SandboxLayout) -> frozenset[str]:
     found: set[str] = set()
     for way in ways:
         with contextlib.suppress(OSError), os.scandir(layout.kept / "home" / way) as entries:
-            found.update(str(home / way / e.name) for e in entries if not e.name.startswith("."))
+            names = (entry.name for entry in islice(entries, _MOST_BESIDE))
+            found.update(str(home / way / name) for name in names if not name.startswith("."))
     return frozenset(found)
 
 
