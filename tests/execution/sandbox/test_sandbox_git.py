@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakes.boxes import Boxes, sh
-from fakes.person import Person
+from fakes.person import Person, until_there
 from hermes.domain.ports.execution import ShellRun
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -420,6 +420,31 @@ async def test_the_project_is_told_of_what_a_commit_would_delete(checked_out: Pe
     assert result.exit_code == 0
     shutil.rmtree(person.project / ".idea")
     result = await sh(env, "git add -A; git commit -qm gone")
+    assert result.exit_code == 0, result.output
+
+
+async def test_what_came_back_over_the_persons_is_not_committed(person: Person) -> None:
+    for text in ("old", "new"):
+        person.file("src/project/.gitlab-ci.yml", text)
+        person.file("src/project/code.py", text)
+        person.git("add", "-A")
+        person.git("commit", "-qm", text)
+    person.git("checkout", "-q", "-b", "work", "HEAD^")
+    env = await person.open()
+    await env.spawn(ShellRun(script="touch ready; sleep 600"))
+    await until_there(person.project / "ready")
+    person.git("checkout", "-q", "-")
+    assert ".gitlab-ci.yml (copy" in (await sh(env, "true")).output
+    for command in ("git commit -am more", "git add -A", "git add .gitlab-ci.yml"):
+        result = await sh(env, f"echo more > code.py; {command}")
+        assert result.exit_code != 0
+        assert "would commit .gitlab-ci.yml as it was before" in result.output
+        assert ".gitlab-ci.yml.held" in result.output
+    result = await sh(env, "git add code.py && git commit -qm more && git show --name-only")
+    assert (result.exit_code, ".gitlab-ci.yml" in result.output) == (0, False)
+    await env.run(ShellRun(script="mv .gitlab-ci.yml.held .gitlab-ci.yml", outside=True))
+    assert person.git("status", "--porcelain") == "?? ready\n"
+    result = await sh(env, "echo again > code.py; git commit -am again")
     assert result.exit_code == 0, result.output
 
 

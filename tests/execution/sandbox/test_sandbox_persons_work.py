@@ -61,6 +61,34 @@ async def test_a_long_file_that_was_changed_by_another_name_is_held(person: Pers
     assert ".idea/workspace.xml" in result.output.partition("Renamed to *.held")[2]
 
 
+async def test_what_comes_back_as_it_was_stays_while_something_runs(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a branch is left and gone back to."""
+    monkeypatch.setattr(patrol, "EVERY", 0.05)
+    for name in (".envrc", ".github/ci.yml", "sub/.vscode/tasks.json", "sub/.envrc"):
+        person.file(f"src/project/{name}", "# 1\n")
+    person.git("add", "-A")
+    person.git("commit", "-qm", "two")
+    env = await person.open()
+    await serving(env, person)
+    before = there(person.project)
+    for _ in range(2):
+        person.git("checkout", "-q", "HEAD^")
+        await looked(env)
+        person.git("checkout", "-q", "-")
+        assert "held" not in await looked(env)
+        assert there(person.project) == before
+    result = await sh(env, "echo evil > sub/.envrc; echo evil > .github/ci.yml; mkdir .idea")
+    assert ".idea" in result.output
+    person.git("checkout", "-q", "HEAD^")
+    await looked(env)
+    made = "mkdir -p .github sub; echo evil > .github/ci.yml;"
+    result = await sh(env, f"{made} echo '# 1' > .envrc; chmod +x .envrc")
+    assert ".github/ci.yml" in result.output
+    assert ".envrc" in result.output, "it has another mode"
+
+
 async def test_what_is_saved_between_two_commands_stays(person: Person) -> None:
     env = await person.open()
     await looked(env)

@@ -202,9 +202,11 @@ leave_out() {
     [[ $said == *'*.held'* ]] || printf '\n%s\n' '*.held' '*.held-*' >>"$dir/info/exclude"
 }
 
-# What would be committed as deleted. Nothing is marked in the index of the project itself.
-would_delete() {
-    local word
+# What would be committed as deleted, or else changed. Nothing is marked in the index of the project
+# itself.
+would() {
+    local word status='[AM]' added=add
+    [[ $1 != delete ]] || status=D added=remove
     for word in "${rest[@]}"; do
         case $word in
             -p | --patch | --interactive) return ;;
@@ -212,9 +214,9 @@ would_delete() {
         esac
     done
     if [[ $verb == commit ]]; then
-        git commit --dry-run --porcelain -z "${rest[@]}" | sed -zn 's/^D. //p'
+        git commit --dry-run --porcelain -z "${rest[@]}" | sed -zn "s/^$status. //p"
     else
-        git add --dry-run "${rest[@]}" | sed -n "s/^remove '\(.*\)'\$/\1/p" | tr '\n' '\0'
+        git add --dry-run "${rest[@]}" | sed -n "s/^$added '\(.*\)'\$/\1/p" | tr '\n' '\0'
     fi
 }
 staged_deletions() { git diff -z --no-relative --cached --name-only --diff-filter=D HEAD; }
@@ -225,6 +227,19 @@ refuse_to_delete_held() {
         was_held "$path" && held+=("$path")
     done < <({ tracked && staged_deletions; } | of_the_guard)
     refuse_to_delete "${held[@]}"
+    refuse_to_undo
+}
+# What was there before has come back into its place.
+refuse_to_undo() {
+    local path aside
+    while IFS= read -rd '' path; do
+        for aside in "$top/$path".held "$top/$path".held-??????; do
+            [[ ! -f $aside ]] || cmp -s "$aside" "$top/$path" ||
+                refuse "this would commit $path as it was before, and what was in its place may be \
+the user's (${aside##*/}). Name the files that you mean, have it put back with \`escalate\`, or \
+delete the *.held if it is not wanted"
+        done
+    done < <(would change | of_the_guard)
 }
 refuse_to_delete() {
     local path
@@ -236,7 +251,7 @@ refuse_to_delete() {
             refuse "this would delete $path from the repository, but it is only out of the way in \
 the sandbox (*.held). Name the files that you mean, have it renamed back with \`escalate\`, or \
 delete the *.held if it is to go"
-    done < <(would_delete)
+    done < <(would delete)
 }
 
 # What would be changed.

@@ -89,6 +89,8 @@ class Guard:
         """When the look before and this one began."""
         self._looked = 0.0
         """When the look before began, as the clock on the wall says."""
+        self._gone: dict[str, Seen] = {}
+        """What was the person's and went while something ran, until nothing does."""
         self._away: dict[str, float] = {}
         """What was held since nothing ran, and when."""
         self._within: dict[tuple[int, ...], int] = {}
@@ -161,6 +163,7 @@ class Guard:
             elif noted is None:
                 self._known, self._own = known, own
                 self._within.clear()
+                self._gone.clear()
             else:
                 closed = _closed_by(noted)
                 others = {os.fsdecode(path): seen for path, seen in noted.known.items()}
@@ -224,7 +227,9 @@ class Guard:
         for memory in (self._known, self._own):
             for path in [path for path in memory if path not in present]:
                 if not os.path.lexists(path):
-                    del memory[path]
+                    gone = memory.pop(path)
+                    if memory is self._known:
+                        self._gone[path] = gone
 
     def _is_left_out(self, path: str) -> bool:
         """Tell whether there was no room to remember what is in its folder."""
@@ -415,9 +420,13 @@ class Guard:
 
     def _stays(self, path: str, before: Seen | None) -> bool:
         """Tell whether this is as it was or has come to run nothing; then it is remembered."""
-        now = self._seen(path, before, compare=before is not None)
+        past = self._gone.get(path, GONE) if before is None else GONE
+        now = self._seen(path, before, compare=before is not None or past is not GONE)
         self._within[now.file] = born(path)
         if now is before or now is GONE:
+            return True
+        if now.kind == stat.S_IFDIR == past.kind or now.is_like(past):
+            self._known[path] = now.untrusted()  # it is back as it was
             return True
         if before is None:
             stays = self._runs_nothing(path, now, b"")
