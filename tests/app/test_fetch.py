@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.cpu import least_cpu
+from fakes.listener import start_server
 from hermes.agent.fetch import PageFetcher, is_public, readable
 from hermes.app.tools import browser_security
 from hermes.domain.errors import HermesError, UsageError
@@ -41,7 +42,7 @@ async def site() -> AsyncIterator[str]:
         )
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await start_server(answer, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -223,7 +224,7 @@ async def _followed(hops: list[int], host: str, *, leads_inside: bool) -> None:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "0.0.0.0", 0)
+    server = await start_server(answer, "0.0.0.0", 0)
     fetch = PageFetcher(lambda address: address == "127.0.0.1")
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     try:

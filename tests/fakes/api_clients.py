@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.api_gateway import ApiGateway, running_api
+from fakes.listener import start_server
 from fakes.model import Call, FakeModelServer, RecordedRequest, Rule, Script, Step
 
 __all__ = [
@@ -134,7 +135,7 @@ class CutLine:
     @asynccontextmanager
     async def laid(self) -> AsyncIterator[str]:
         """Carry connections for the body of the `with`; gives the address to use."""
-        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        server = await start_server(self._carry, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield f"http://127.0.0.1:{self.port}/v1"

@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
+from fakes.listener import start_server
+
 
 class SignInServer(Struct):
     url: str
@@ -88,7 +90,7 @@ async def sign_in_server() -> AsyncIterator[SignInServer]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await start_server(serve, "127.0.0.1", 0)
     served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield served

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 from msgspec import Struct
 
+from fakes.listener import start_server
+
 
 class Asked(Struct, kw_only=True):
     """One request, with its form taken apart."""
@@ -34,7 +36,7 @@ class FakeTranscriber:
         self.origin = ""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await start_server(self._connected, "127.0.0.1", 0)
         self.origin = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 

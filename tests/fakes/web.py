@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from msgspec import Struct
 
+from fakes.listener import start_server
+
 ARTICLE = (
     "<html><head><title>On Herons</title></head><body><nav>Home | Shop | Login</nav><article>"
     "<h1>On Herons</h1>"
@@ -141,7 +143,7 @@ async def web(planted: str = "") -> AsyncIterator[Web]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await start_server(answer, "127.0.0.1", 0)
     served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield served

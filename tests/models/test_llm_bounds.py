@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from fakes.cpu import least_cpu
+from fakes.listener import start_server
 from fakes.model import Call, FakeModelServer, Step
 from fakes.model_client import Heard, ask, client_of, route_to
 from hermes.domain.messages import ToolCall
@@ -63,7 +64,7 @@ async def saying(answer: Callable[[], Iterator[bytes]]) -> AsyncIterator[ModelRo
                     break
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+    async with await start_server(serve, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         patient = ModelTimeouts(connect=50.0, first_byte=50.0, idle=50.0, total=50.0)
         address = f"http://127.0.0.1:{port}/v1"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermes.models
+from fakes.listener import start_server
 from fakes.model import FakeModelServer, Step
 from fakes.model_client import InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
@@ -47,7 +48,7 @@ async def test_tls_against_a_plain_server_is_a_tls_failure_and_not_retried() -> 
         await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(plain, "127.0.0.1", 0) as listener:
+    async with await start_server(plain, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         route = route_to(FakeModelServer(), base_url=f"https://127.0.0.1:{port}/v1")
         client = client_of(route)
@@ -151,7 +152,7 @@ async def test_answers_are_read_to_their_end_however_that_is_marked(
             await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+    async with await start_server(serve, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         route = route_to(FakeModelServer(), base_url=f"http://127.0.0.1:{port}/v1")
         client = client_of(route, policy=ONCE)
@@ -174,7 +175,7 @@ async def test_a_kept_connection_that_the_server_closes_meanwhile_is_no_failure(
             await reader.readuntil(b"\r\n\r\n")
         writer.close()  # the next request is on its way already
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+    async with await start_server(serve, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         route = route_to(FakeModelServer(), base_url=f"http://127.0.0.1:{port}/v1")
         client = client_of(route, policy=ONCE)
@@ -199,7 +200,7 @@ async def test_an_endless_header_is_given_up() -> None:
         writer.close()
         ended.set()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener, asyncio.timeout(20):
+    async with await start_server(serve, "127.0.0.1", 0) as listener, asyncio.timeout(20):
         port = listener.sockets[0].getsockname()[1]
         route = route_to(FakeModelServer(), base_url=f"http://127.0.0.1:{port}/v1")
         client = client_of(route, policy=ONCE)
@@ -251,7 +252,7 @@ async def test_pieces_that_hurry_are_gathered_and_none_is_lost() -> None:
         writer.close()
         await writer.wait_closed()
 
-    async with await asyncio.start_server(quick, "127.0.0.1", 0) as listener:
+    async with await start_server(quick, "127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/"
         pool, heard = ConnectionPool(None), Heard()
         await pool.exchange(url, request_bytes("GET", url, {}, b""), heard, 5.0)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from fakes.listener import start_server
 from fakes.toolbox import Toolbox, gone, local_environment
 from hermes.agent.mcp.bounds import bound_body
 from hermes.agent.mcp.servers import McpServers
@@ -210,7 +211,7 @@ async def test_the_body_of_an_answer_over_http_is_measured_too() -> None:
             await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(body, "127.0.0.1", 0) as site:
+    async with await start_server(body, "127.0.0.1", 0) as site:
         url = f"http://127.0.0.1:{site.sockets[0].getsockname()[1]}"
         async with httpx2.AsyncClient(event_hooks={"response": [bound_body]}) as client:
             for kind in ("values", "bytes", "event"):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from fakes.core import ScriptedTools
 from fakes.http_door import KEY, HttpDoor, bearer, http_door
+from fakes.listener import start_server
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.tools import ToolContext, ToolResult
@@ -44,7 +45,7 @@ class CuttingProxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["CuttingProxy"]:
-        async with await asyncio.start_server(self._pass, "127.0.0.1", 0) as server:
+        async with await start_server(self._pass, "127.0.0.1", 0) as server:
             self.port = server.sockets[0].getsockname()[1]
             yield self
             self.cut()

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from fakes.hand_clock import HandClock
+from fakes.listener import start_server
 from fakes.toolbox import Toolbox, local_environment
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.tools.registry import ToolRegistry
@@ -87,7 +88,7 @@ async def site(host: str = "0.0.0.0") -> AsyncIterator[Site]:
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, host, 0)
+    server = await start_server(answer, host, 0)
     port = server.sockets[0].getsockname()[1]
     made.url, made.private = f"http://127.0.0.1:{port}", f"http://127.0.0.2:{port}"
     try:
@@ -324,7 +325,7 @@ async def tunnel(port: int) -> AsyncIterator[int]:
         there = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
 
-    server = await asyncio.start_server(pass_on, "127.0.0.3", 0)
+    server = await start_server(pass_on, "127.0.0.3", 0)
     yield server.sockets[0].getsockname()[1]
     server.close()
 
