@@ -16,9 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fakes.chat_kit import ChatKit
 from fakes.scripted_turns import Play, Script
 from hermes.config.paths import HermesHome
+from hermes.control.lanes.notices import pass_on_notices
 from hermes.domain.approvals import ApprovalKind
-from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
+from hermes.domain.events import Notice, ReasoningDelta, TextDelta, TextReset
 from hermes.domain.messages import ToolOutcome
+from hermes.domain.ports.execution import ProcessNotice
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
@@ -138,6 +140,28 @@ async def broken(play: Play) -> None:
     raise ValueError("The model could not be reached.")
 
 
+class Notices(asyncio.Queue[ProcessNotice]):
+    """What becomes of processes that the script `server` has started."""
+
+    next_notice = asyncio.Queue.get
+
+    def tell(self, session_id: str, text: str, *, aside: bool = False) -> None:
+        self.put_nowait(
+            ProcessNotice(
+                agent_id="main", session_id=session_id, process_id="p1", text=text, aside=aside
+            )
+        )
+
+    async def server(self, play: Play) -> None:
+        session = play.stream.session_id
+        self.tell(session, "Renamed to *.held: .envrc.\nOffer to put it back.", aside=True)
+        self.tell(session, "Background process p1 ended with exit code 3: make\nno rule")
+        while sum(isinstance(each, Notice) for each in play.stream.events) < 2:  # noqa: ASYNC110 (it has no event)
+            await asyncio.sleep(0.005)
+        await play.say("Started.")
+        self.tell(session, "The task s1 is done (tidy up)\nIt is tidy.")
+
+
 async def earlier(kit: ChatKit) -> Session:
     session = await kit.gateway.open_session("main", "cli", "tester")
     for number in range(12):
@@ -162,6 +186,7 @@ async def main(arguments: list[str]) -> int:
 
 
 async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
+    notices = Notices()
     scripts: dict[str, Script] = {
         "tools": tools,
         "approve": approve,
@@ -174,12 +199,16 @@ async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
         "steerable": steerable,
         "reset": reset,
         "broken": broken,
+        "server": notices.server,
+        "Background": broken,
+        "The": broken,
     }
     kit = ChatKit(ledger, FixedDate(), home, scripts)
     (home / "pid").write_text(str(os.getpid()), encoding="ascii")
     code = 1
     try:
-        async with kit.gateway.running():
+        async with kit.gateway.running(), asyncio.TaskGroup() as beside:
+            telling = beside.create_task(pass_on_notices(notices, kit.gateway, kit.clock))
             parts = ChatParts(
                 host=kit.host(
                     Settings(
@@ -197,6 +226,7 @@ async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
                 notices=("This is a demonstration.",),
             )
             code = await run_chat(parts)
+            telling.cancel()
             _leave_at_once(code)
     except* Killed:
         pass

@@ -109,3 +109,37 @@ async def test_a_question_is_answered_with_the_code_that_is_shown_with_it(tmp_pa
     written.close()
     async with asyncio.timeout(30):
         assert await process.wait() == 0
+
+
+async def test_what_becomes_of_processes_is_a_line_of_its_own_whatever_the_model_does(
+    tmp_path: Path,
+) -> None:
+    process = await begin(tmp_path)
+    assert process.stdin
+    assert process.stdout
+    output = ""
+
+    async def seen(pattern: str) -> None:
+        nonlocal output
+        while not re.search(pattern, output, re.DOTALL):
+            assert process.stdout
+            piece = (await process.stdout.read(4096)).decode()
+            assert piece, output
+            output += piece
+
+    async with asyncio.timeout(30):
+        process.stdin.write(b"server please\n")
+        await seen("not be reached.*not be reached")
+        held, ended = "· Renamed to *.held: .envrc.\n", "· Background process p1 ended with exit"
+        assert output.index(held) < output.index(ended) < output.index("Started.")
+        assert [output.count(each) for each in (held, ended, "· The task s1 is done")] == [1, 1, 1]
+        output = ""
+        process.stdin.write(b"/title talk\n/new\n/resume talk\n")
+        await seen("❯ server please\n  Started.\n· Background process p1 .*\n· The task s1 is done")
+        process.stdin.write(b"/history\n")
+        await seen("> server please\n  Started.\n· Background process p1 .*\n· The task s1 is done")
+        process.stdin.write(b"/retry\n")
+        await seen("❯ server please\n· Renamed to .*not be reached.*not be reached")
+        process.stdin.close()
+        await process.wait()
+    assert not re.search("put it back|no rule|is tidy|[>❯] (The|Back)", output)

@@ -10,7 +10,7 @@ from typing import Any
 from fakes.boxes import settings_for
 from fakes.toolbox import PATH
 from hermes.domain.ports.clock import Clock
-from hermes.execution.backend import EnvironmentRequest, PooledEnvironment, load_backend
+from hermes.execution.backend import EnvironmentRequest, Notify, PooledEnvironment, load_backend
 from hermes.execution.clock import SystemClock
 
 __all__ = ["MODAL_SDK", "apptainer", "environment", "request_for", "until"]
@@ -40,7 +40,7 @@ def request_for(
     base_env: dict[str, str] | None = None,
     clock: Clock | None = None,
     session_id: str = "20261115_120000_abcd1234",
-    notify: Callable[[str, str, int | None], None] = lambda *_: None,
+    notify: Notify = lambda *_, **_how: None,
 ) -> EnvironmentRequest:
     """Return what the pool would ask of a backend; `home` in `options` is that of Hermes."""
     home = Path(options.get("home", "/nonexistent/hermes"))

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.domain.messages import InputKind, shown_text
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import ClientResult, TurnOptions
 
@@ -129,6 +130,12 @@ class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the route that brought it here says beside the agent."""
     internal: bool = False
     """Made by Hermes itself (handoff, cron): already authorised."""
+    kind: InputKind = InputKind.USER
+    """Why it will be in the history."""
+
+    @property
+    def shown(self) -> str:
+        return shown_text(self.text, self.kind)
 
     @property
     def seen_as(self) -> str:

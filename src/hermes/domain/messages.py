@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.domain.wording import one_line
+
 
 class TextPart(Struct, frozen=True, tag="text", omit_defaults=True):
     text: str
@@ -143,6 +145,16 @@ def typed_text(content: Content) -> str:
     return content_text(
         tuple(part for part in content if not isinstance(part, TextPart) or not part.added)
     )
+
+
+SHOWN_CHARS = 1000
+
+
+def shown_text(text: str, kind: InputKind) -> str:
+    """Return what people see of what was said: of a notice its first line."""
+    if kind is not InputKind.NOTICE:
+        return text
+    return one_line(text.strip().partition("\n")[0], SHOWN_CHARS)
 
 
 def _part_text(part: Part) -> str:

@@ -98,6 +98,21 @@ class EnvironmentSettings(Struct, frozen=True, kw_only=True):
     """Looks up tokens of providers in `.env` and the environment."""
 
 
+class Notify(Protocol):
+    """Tells the session something about a background process, or its exit code."""
+
+    def __call__(
+        self,
+        process_id: str,
+        text: str,
+        exit_code: int | None,
+        /,
+        *,
+        aside: bool = ...,
+        admitted: Callable[[], None] = ...,
+    ) -> None: ...
+
+
 class EnvironmentRequest(Struct, frozen=True, kw_only=True):
     """An environment that a session needs now."""
 
@@ -108,8 +123,7 @@ class EnvironmentRequest(Struct, frozen=True, kw_only=True):
     """What children get to see; shared between sessions, so never to be changed."""
     settings: EnvironmentSettings
     clock: Clock
-    notify: Callable[[str, str, int | None], None]
-    """Tell the session something (text) about a background process (id), or its exit code."""
+    notify: Notify
 
     @property
     def terminal(self) -> Terminal:

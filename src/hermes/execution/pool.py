@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -131,7 +132,13 @@ class EnvironmentPool:
             await environment.close()
 
     def _tell(
-        self, agent_id: str, session_id: str, process_id: str, text: str, exit_code: int | None
+        self,
+        agent_id: str,
+        session_id: str,
+        process_id: str,
+        text: str,
+        exit_code: int | None,
+        **how: Any,
     ) -> None:
         notice = ProcessNotice(
             agent_id=agent_id,
@@ -139,6 +146,7 @@ class EnvironmentPool:
             process_id=process_id,
             text=text,
             exit_code=exit_code,
+            **how,
         )
         self._notices.put_nowait(notice)
 

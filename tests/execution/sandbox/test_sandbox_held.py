@@ -132,3 +132,51 @@ async def test_what_was_held_when_a_session_ended_is_told_in_the_next(
     assert (person.project / ".envrc").read_text() == "as it was\n"
     result = await sh(await person.open("s2"), "true")
     assert told(result.output, ".envrc") == ["of the person\n"]
+
+
+async def test_the_person_is_told_at_once_while_a_command_runs_that_the_model_waits_for(
+    person: Person,
+) -> None:
+    env = await person.open()
+    command = asyncio.create_task(sh(env, RUNS))
+    await until_there(person.project / "ready")
+    for text in ("first\n", "second\n"):
+        saved(person.project / ".envrc", text)
+        notice = await person.boxes.pool.next_notice()
+        assert notice.aside
+        assert notice.text.startswith("Renamed to *.held: .envrc (copy ")
+        assert told(notice.text.partition("\n")[0], ".envrc") == [text]
+    command.cancel()
+    result = await sh(env, "true")
+    assert len(re.findall(r"\.envrc \(copies \w{10}, \w{10}\)\.", result.output)) == 1
+    await sh(env, "echo evil > .exrc")
+    assert (await person.boxes.pool.next_notice()).text.startswith("Renamed to *.held: .exrc")
+
+
+async def test_that_everything_inside_was_ended_is_told_at_once(person: Person) -> None:
+    env = await person.open()
+    await env.spawn(ShellRun(script=RUNS))
+    await until_there(person.project / "ready")
+    saved(person.project / ".envrc", "first\n")
+    first = (await person.boxes.pool.next_notice()).text
+    await env.spawn(ShellRun(script="while :; do echo evil >.envrc; done 2>/dev/null"))
+    saved(person.project / ".envrc", "second\n")
+    ended = await person.boxes.pool.next_notice()
+    assert "while something runs" in first
+    assert "all processes there were ended: it can be saved or put back now" in ended.text
+    assert "while something runs" not in ended.text
+    assert not ended.aside
+
+
+async def test_what_a_session_has_been_told_is_not_told_by_the_next_hermes(person: Person) -> None:
+    env = await person.open()
+    await env.spawn(ShellRun(script=RUNS))
+    await until_there(person.project / "ready")
+    untold = person.boxes.home.glob("sandboxes/sandbox/.projects/*/held/*.untold")
+    saved(person.project / ".envrc", "of the person\n")
+    notice = await person.boxes.pool.next_notice()
+    assert told(notice.text, ".envrc") == ["of the person\n"]
+    assert [path.read_text() for path in untold] == [".envrc"]
+    notice.admitted()
+    await env.close()
+    assert "held" not in (await sh(await person.open("s2"), "true")).output

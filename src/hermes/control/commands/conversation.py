@@ -78,7 +78,11 @@ async def _leave(context: CommandContext, reason: str) -> None:
 @_idle("retry", "", "Send the last message again")
 async def retry(context: CommandContext, _invocation: Invocation) -> None:
     session = context.need_session()
-    last = (await _exchanges(context, session, "There is nothing to send again."))[-1]
+    nothing = "There is nothing to send again."
+    found = await _exchanges(context, session, nothing)
+    last = next((each for each in reversed(found) if each.typed), None)
+    if last is None:
+        raise UsageError(nothing)
     text, attachments = asked_again(last.asked)
     await context.ledger.rewind(session.id, last.seq)
     await context.caller.submit(text, mode=BusyMode.QUEUE, attachments=attachments)
@@ -97,7 +101,7 @@ async def undo(context: CommandContext, invocation: Invocation) -> None:
         f"from: {one_line(first.asked_text, 60)}"
     )
     await context.caller.refresh()
-    if context.caller.screen is not None:
+    if context.caller.screen is not None and first.typed:
         context.caller.screen.prefill(asked_again(first.asked)[0])
 
 
@@ -251,7 +255,7 @@ async def history(context: CommandContext, invocation: Invocation) -> None:
     found = exchanges(await context.ledger.history(session.id))
     lines = [f"{session.title or session.id} · {count(len(found), 'exchange')}"]
     for exchange in found[-limit:]:
-        lines.append(f"> {one_line(exchange.asked_text, 200)}")
+        lines.append(f"{'>' if exchange.typed else '·'} {one_line(exchange.asked_text, 200)}")
         tools = f"  ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
         lines.append(f"  {one_line(exchange.answer, 400) or '(no answer)'}{tools}")
     await context.reply("\n".join(lines))

@@ -16,6 +16,7 @@ from hermes.domain.messages import (
     TextPart,
     ToolMessage,
     UserMessage,
+    shown_text,
     typed_text,
 )
 from hermes.domain.session import Session, StoredMessage
@@ -64,7 +65,7 @@ def listing(rows: Sequence[tuple[str, str]], *, terminal: bool) -> str:
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """One thing a person said and the answer to it."""
+    """One thing a person said, or a notice, and the answer to it."""
 
     seq: int
     """Where it begins in the history."""
@@ -72,23 +73,31 @@ class Exchange(Struct, frozen=True, kw_only=True):
     answer: str
     """The last text of the assistant; empty if there is none."""
     tools: int
+    kind: InputKind = InputKind.USER
     finished: bool = False
     """It ends with a whole answer."""
 
     @property
     def asked_text(self) -> str:
         """What was said, attachments named in brackets."""
-        return typed_text(self.asked)
+        return shown_text(typed_text(self.asked), self.kind)
+
+    @property
+    def typed(self) -> bool:
+        return self.kind is InputKind.USER
 
 
 def exchanges(history: Sequence[StoredMessage]) -> list[Exchange]:
-    """Group a history by what a person said; summaries and notices begin nothing."""
+    """Group a history by what began turns: what a person said, or a notice."""
     found: list[Exchange] = []
-    continues = False
+    continues, turn = False, None
     for stored in history:
-        message = stored.message
-        if isinstance(message, UserMessage) and message.kind is InputKind.USER:
-            found.append(Exchange(seq=stored.seq, asked=message.content, answer="", tools=0))
+        message, before, turn = stored.message, turn, stored.turn_id
+        if isinstance(message, UserMessage) and (
+            message.kind is InputKind.USER or (message.kind is InputKind.NOTICE and turn != before)
+        ):
+            asked, kind = message.content, message.kind
+            found.append(Exchange(seq=stored.seq, asked=asked, kind=kind, answer="", tools=0))
         elif found and isinstance(message, AssistantMessage):
             whole = not message.tool_calls and message.finish is not FinishReason.INTERRUPTED
             found[-1] = replace(found[-1], finished=whole)

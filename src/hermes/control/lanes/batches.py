@@ -87,7 +87,8 @@ def batch_inputs(entries: Sequence[InboxEntry]) -> tuple[UserMessage, ...]:
     attachments = tuple(item for entry in entries for item in entry.message.attachments)
     if not text and not attachments and first.message.options is not None:
         return ()
-    return (UserMessage(content=_content(text, attachments), sender=_speaker(first)),)
+    content, kind = _content(text, attachments), first.message.kind
+    return (UserMessage(content=content, kind=kind, sender=_speaker(first)),)
 
 
 def batch_options(entries: Sequence[InboxEntry]) -> TurnOptions:

@@ -4,8 +4,10 @@ import logging
 
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import HermesError
+from hermes.domain.events import Notice
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.messages import InputKind, shown_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 from hermes.domain.session import ENDED_PROCESSES, PROCESSES, Lineage
@@ -21,22 +23,36 @@ async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock
     while True:
         notice = await source.next_notice()
         try:
-            if notice.text and not await _is_task(gateway, notice.session_id):
-                await tell_session(gateway, notice, clock.now(), new_id("notice"))
+            if notice.text:
+                await _tell(gateway, notice, clock.now())
             if notice.exit_code is not None:
                 await _keep_end(gateway, notice)
         except HermesError as error:
             log.warning("a process notice was not delivered: %s", error.message)
 
 
-async def _is_task(gateway: Gateway, session_id: str) -> bool:
-    """Tell whether a session is that of a child turn: it has one turn, and nobody reads another."""
-    session = await gateway.ledger.session(session_id)
-    return session is not None and session.lineage is Lineage.DELEGATION
+async def _tell(gateway: Gateway, notice: ProcessNotice, now: float) -> None:
+    """Give a notice to whom it is for; the session of a child turn has no other turn to read it."""
+    session = await gateway.ledger.session(notice.session_id)
+    child = session is not None and session.lineage is Lineage.DELEGATION
+    if notice.aside or child:
+        _show(gateway, session.family if session else notice.session_id, notice.text)
+        return
+    await tell_session(gateway, notice, now, new_id("notice"))
+    notice.admitted()
+
+
+def _show(gateway: Gateway, session_id: str, text: str) -> None:
+    """Show a notice at once where people follow the turn that the session runs."""
+    stream = gateway.current_turn(session_id)
+    if stream is not None and stream.events and stream.finished is None:
+        line = gateway.redact(shown_text(text, InputKind.NOTICE))
+        stream.emit(Notice(code="process", text=line))
 
 
 async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name: str) -> None:
     """Give a notice to its session, where that takes place; never twice under one name."""
+    _show(gateway, notice.session_id, notice.text)
     message = _inbound(notice, now, await _place(gateway, notice.session_id), name)
     await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
 
@@ -97,6 +113,7 @@ def _inbound(
             text=notice.text,
             sent_at=now,
             internal=True,
+            kind=InputKind.NOTICE,
         )
     return InboundMessage(
         platform="process",
@@ -107,4 +124,5 @@ def _inbound(
         text=notice.text,
         sent_at=now,
         internal=True,
+        kind=InputKind.NOTICE,
     )

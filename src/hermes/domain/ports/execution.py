@@ -70,9 +70,13 @@ class ProcessNotice(Struct, frozen=True, kw_only=True):
     session_id: str
     process_id: str
     text: str
-    """What to tell the session; empty if it only is to be known."""
+    """What to tell the session; empty if it only is to be known. People see its first line."""
     exit_code: int | None = None
     """How the process ended, if that is what happened."""
+    aside: bool = False
+    """Only people are told: the model learns of it in another way."""
+    admitted: Callable[[], None] = lambda: None
+    """Called once it is certain that the session will be told."""
 
 
 class FileStat(Struct, frozen=True, kw_only=True):

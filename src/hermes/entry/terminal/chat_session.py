@@ -32,6 +32,7 @@ from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    Notice,
     SteerTaken,
     TurnJob,
     UsageReported,
@@ -82,6 +83,8 @@ class TerminalChat(Door, Screen):
         """What was said and is not being answered yet."""
         self._coming: dict[str, bool] = {}
         """What was submitted here and has no turn yet, and whether it is on the screen."""
+        self._noted = set[str]()
+        """Notices that are on the screen, and may have a turn of their own yet."""
         self.renderer: TurnRenderer | None = None
         self.started_at: float | None = None
         self.last_seconds = 0.0
@@ -418,7 +421,7 @@ class TerminalChat(Door, Screen):
 
     async def _count_queued(self) -> None:
         entries = await self.host.gateway.ledger.waiting(self.session.id) if self.session else []
-        self.waiting = tuple(typed_line(entry.message.text) for entry in entries)
+        self.waiting = tuple(typed_line(entry.message.shown) for entry in entries)
         self.changed()
 
     @property
@@ -467,6 +470,8 @@ class TerminalChat(Door, Screen):
                     self.questions.ask(request)
                 case ApprovalAnswered(approval_id=approval_id):
                     self.questions.settle(approval_id)
+                case Notice(text=text):
+                    self._noted.add(text)
                 case SteerTaken():
                     await self._count_queued()
                     self._coming.clear()
@@ -482,6 +487,7 @@ class TerminalChat(Door, Screen):
         await self.refresh()
         if not self.waiting and self._jobs.empty() and not self.interruptible:
             self._coming.clear()  # Some may have been dropped.
+            self._noted.clear()
         if self._display.bell_on_complete:
             self.ring()
 
@@ -489,8 +495,13 @@ class TerminalChat(Door, Screen):
         """Put the question above its answer, unless it stands there or is in the recap."""
         message = job.entry.message if job.entry else None
         shown = self._coming.pop(message.native_id, False) if message else True
-        if message and not (shown or job.resumed or message.internal):
+        if message is None or shown or job.resumed:
+            return
+        if not message.internal:
             self.show_question(message.text)
+        elif message.shown not in self._noted:
+            self.show([""])
+            self.say(f"· {message.shown}")
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:  # noqa: ARG002
         self._coming.pop(entry.message.native_id, None)
@@ -537,7 +548,8 @@ class TerminalChat(Door, Screen):
         open_turns = {turn.id for turn in await ledger.open_turns(session.id)}
         going_on = bool(history) and history[-1].turn_id in open_turns
         for who, text in recap_lines(session, history, going_on=going_on):
-            mark = {"head": "· ", "you": f"{self.skin.branding.prompt_symbol} "}.get(who, "  ")
+            you = f"{self.skin.branding.prompt_symbol} "
+            mark = {"head": "· ", "notice": "· ", "you": you}.get(who, "  ")
             colour = {"head": "ui_accent", "you": "prompt"}.get(who, "banner_dim")
             wrapped = wrap(text, self.cells - 2)
             lines += [

@@ -33,7 +33,10 @@ def banner_lines(title: str, details: Sequence[str], cells: int) -> list[tuple[s
 def recap_lines(
     session: Session, history: Sequence[StoredMessage], *, going_on: bool = False
 ) -> list[tuple[str, str]]:
-    """Return (who, text) pairs, `head`, `you` or `agent`; no answer to what is being answered."""
+    """Return (who, text) pairs, `head`, `you`, `notice` or `agent`.
+
+    There is no answer to what is being answered.
+    """
     found = exchanges(history)
     left_out = len(found) - RECAP_EXCHANGES
     head = harmless(session.title or session.id)
@@ -42,7 +45,8 @@ def recap_lines(
     lines = [("head", head)]
     for exchange in found[-RECAP_EXCHANGES:]:
         asked = one_line(harmless(exchange.asked_text), ASKED_CHARS)
-        lines += [("you", asked), ("agent", _answer(exchange))]
+        who = "you" if exchange.typed else "notice"
+        lines += [(who, asked), ("agent", _answer(exchange))]
     return lines[:-1] if going_on and found else lines
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessInfo, ShellRun
+from hermes.domain.wording import one_line
 from hermes.execution.host.output import OutputFilter, Rolling
 from hermes.execution.host.process import ChildProcess, Startable
 from hermes.execution.host.watch import OutputWatch, read_patterns
@@ -21,6 +22,7 @@ from hermes.execution.host.watch import OutputWatch, read_patterns
 MAX_PROCESSES = 64
 BUFFER_CHARS = 200_000
 NOTICE_CHARS = 1500
+NAMED_CHARS = 300
 KEEP_FINISHED = 30 * 60.0
 
 
@@ -126,7 +128,7 @@ class BackgroundProcesses:
         self._notify(
             process.id,
             f"Background process {process.id} ended with exit code {process.child.exit_code}:"
-            f" {process.command}\n{output.strip() or '[no output]'}",
+            f" {one_line(process.command, NAMED_CHARS)}\n{output.strip() or '[no output]'}",
             process.child.exit_code,
         )
 

@@ -31,7 +31,7 @@ from hermes.execution.backend import (
 from hermes.execution.backends.sandbox import walls
 from hermes.execution.backends.sandbox.again import is_one_command
 from hermes.execution.backends.sandbox.footprint import Footprint
-from hermes.execution.backends.sandbox.held import Held
+from hermes.execution.backends.sandbox.held import Copies, Held, listed
 from hermes.execution.backends.sandbox.holder import SYSTEM_PATH, Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
@@ -299,14 +299,12 @@ class SandboxEnvironment(ShellEnvironment):
         return note
 
     def _note_of(self, away: list[Held]) -> str:
-        names = list(dict.fromkeys(map(str, away)))
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         copies = (
             f" Copies are in {self._layout.held}/<number>: tell the user where, if they may"
             " have saved one of these meanwhile; `cp` with `escalate` puts it back."
         )
         note = (
-            f"\n[Renamed to *.held: {', '.join(names[:_NAMED])}{more}."
+            f"\n[Renamed to *.held: {listed(away, _NAMED)}."
             " What would run on the host later cannot be made or changed in the sandbox;"
             " a command with `escalate` can ask for it, `git` and `cp` at any time, others while no"
             " process runs there."
@@ -316,14 +314,22 @@ class SandboxEnvironment(ShellEnvironment):
             note += "\n[It came back at once: everything that ran in the sandbox was ended.]"
         return note
 
-    def _tell_of(self, away: list[Held]) -> None:
-        """Tell the session now: the person may have made it, and does not see any command."""
+    def _tell_of(self, away: list[Held], aloud: bool) -> None:  # noqa: FBT001
+        """Tell the session now, or the person alone: they may have made it."""
         why = (
-            "While a process runs in the sandbox, files appeared or changed in the project that"
-            " tools of the user would obey, and nobody can tell whether the user or the process"
-            " made them. Tell the user briefly, and offer to put back what they made themselves."
+            "Something in the sandbox put it back at once, so all processes there were ended:"
+            " it can be saved or put back now."
+            if any(held.again for held in away)
+            else "It was made or changed while something runs in the sandbox: nobody knows by whom."
         )
-        self._notify("sandbox", f"{why}{self._note_of(away)}", None)
+        copies = f" Copies are in {self._layout.held}/<number>." * any(held.kept for held in away)
+        text = f"Renamed to *.held: {listed(away, _NAMED)}. {why}{copies}"
+        advice = (
+            "Tools of the user would have obeyed it. Tell the user briefly, and offer to put back"
+            " what they made themselves: `cp` with `escalate` does."
+        )
+        admitted = partial(Copies(self._layout.held).forget, away)
+        self._notify("sandbox", f"{text}\n{advice}", None, aside=not aloud, admitted=admitted)
 
     async def _used_too_much(self) -> str:
         holder, footprint = self._holder, self._footprint

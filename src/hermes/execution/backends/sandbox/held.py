@@ -39,8 +39,19 @@ class Held(Struct, frozen=True):
     again: bool = False
     """It was held before and has come back: something in the sandbox puts it there."""
 
-    def __str__(self) -> str:
-        return f"{self.name} (copy {self.mark})" if self.kept else self.name
+
+def listed(away: Iterable[Held], most: int) -> str:
+    """Name each path once, with its copies."""
+    copies: dict[str, list[str]] = {}
+    for held in dict.fromkeys(away):
+        marks = copies.setdefault(held.name, [])
+        marks += [held.mark] * (held.kept and held.mark not in marks)
+    names = [
+        f"{name} (cop{'y' if len(marks) == 1 else 'ies'} {', '.join(marks)})" if marks else name
+        for name, marks in copies.items()
+    ]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 class Copies:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from hermes.execution.backends.sandbox.guard import Guard, settle_left
-from hermes.execution.backends.sandbox.held import Copies, Held
+from hermes.execution.backends.sandbox.held import Copies, Held, listed
 from hermes.execution.backends.sandbox.holder import Holder
 from hermes.execution.backends.sandbox.mounts import SandboxLayout
 from hermes.execution.backends.sandbox.standstill import LONGEST, Standstill
@@ -38,8 +38,8 @@ Work = Callable[[], Awaitable[T]]
 class Patrol:
     """Keeps the walls of one sandbox up, and tells what was held."""
 
-    def __init__(self, layout: SandboxLayout, tell: Callable[[list[Held]], None]) -> None:
-        """Look after one sandbox; `tell` of what was held while nobody waits for a command."""
+    def __init__(self, layout: SandboxLayout, tell: Callable[[list[Held], bool], None]) -> None:
+        """Look after one sandbox; `tell` of what was held, aloud if nobody waits for a command."""
         self._layout = layout
         self._tell = tell
         self._said: set[Held] = set()
@@ -164,6 +164,7 @@ class Patrol:
         async with self._looking:
             if self._layout.project:
                 await self._look(busy, 1)
+                self._tell_now()
             await asyncio.to_thread(self._copies.forget, self._told)
             self._told, self._untold = list(dict.fromkeys(self._untold)), []
             self._said.clear()
@@ -176,16 +177,19 @@ class Patrol:
             async with self._looking:
                 if not self._clean:
                     await self._look(busy, 0)
-                if self._untold and not self._commands:
-                    self._tell_now()
+                self._tell_now()
 
     def _tell_now(self) -> None:
         """Have the person told at once: it may be theirs. The next command tells it again."""
         news = [held for held in dict.fromkeys(self._untold) if held not in self._said]
-        if news and time.monotonic() > self._said_at + BETWEEN_NEWS:
+        aloud = not self._commands
+        soon = aloud and time.monotonic() <= self._said_at + BETWEEN_NEWS
+        if not news or (soon and not any(held.again for held in news)):
+            return
+        if aloud:
             self._said_at = time.monotonic()
-            self._said.update(news)
-            self._tell(news)
+        self._said.update(news)
+        self._tell(news, aloud)
 
     async def finish(self) -> None:
         """Look once more if anything has run since the last look: everything inside has ended."""
@@ -233,10 +237,11 @@ class Patrol:
             held = await asyncio.to_thread(self._guard.check, sound)
             if not held:
                 break
-            log.warning("held in %s: %s", self._layout.start, ", ".join(map(str, held)))
+            log.warning("held in %s: %s", self._layout.start, listed(held, len(held)))
             self._untold += held
             any_held = True
             if self._holder is not None and any(each.again for each in held):
+                self._tell_now()
                 await self._holder.end()
         return any_held
 
