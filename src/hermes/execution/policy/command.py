@@ -300,6 +300,20 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
                         yield from (value.removeprefix("="),) if value else following
 
 
+def takes_next(option: str, valued: list[str]) -> bool | None:
+    """Return whether an option takes the next word for its value; None if it is in no list.
+
+    The first letter of a cluster that takes a value has the rest of the word, if there is any.
+    `-e?` takes no value but such a rest.
+    """
+    if option in valued:
+        return True
+    if option[:2] == "--":
+        return any(v.startswith(option) for v in valued) or None
+    ends = [i for i, c in enumerate(option) if i and {f"-{c}", f"-{c}?"} & {*valued}]
+    return f"-{option[ends[0] :]}" in valued if ends else None
+
+
 def command_start(
     args: tuple[str, ...], takes_value: str = "", skip: int = 0, *, assigns: bool = True
 ) -> int | None:
@@ -315,8 +329,7 @@ def command_start(
         if arg == "--":
             return index + 1 + skip if index + 1 + skip < len(args) else None
         if len(arg) > 1 and arg[0] == "-":
-            if arg in valued or (arg[1] != "-" and len(arg) > 2 and "-" + arg[-1] in valued):
-                index += 1
+            index += takes_next(arg, valued) is True
         elif not (assigns and re.match(r"[A-Za-z_]\w*=", arg)):
             if not skip:
                 return index

@@ -114,6 +114,8 @@ def assignments(command: ShellCommand) -> list[tuple[str, str]]:
 def shell_code(command: ShellCommand) -> NestedText | None:
     """Return the script that a shell is given with -c or on its input, if it is known."""
     args = tuple("-" + a[1:] if a[:1] == "+" else a for a in command.args)
+    # Wherever the `o` of a cluster stands, its value is the next word.
+    args = tuple(re.sub(r"^-([^\WcC]*)([oO])(\w+)$", r"-\1\3\2", a) for a in args)
     operand = command_start(args, "-o -O --rcfile --init-file", assigns=False)
     for index, arg in enumerate(args[:operand]):
         given = re.match(r"-[abd-zA-Z]*c([^-].*)?$|--command$", arg, re.DOTALL)
