@@ -340,21 +340,34 @@ def command_start(
 
 def readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:
     """Return the operands from each place on where the verb may stand, and what follows there."""
-    valued = TABLES["valued"].get(name)
-    known = valued.split() if valued is not None else []
+    known = TABLES["valued"].get(name, "").split()
+    flags = _FLAGS.union(TABLES["flags"].get(name, "").split()) if known else ()
     operands: list[int] = []
     starts: list[int] = []
+    unsure: set[int] = set()
     searching, maybe_value, skip = True, False, False
     for index, arg in enumerate(args):
         if skip:
             skip = False
         elif len(arg) > 1 and arg[0] == "-":
             skip = arg in known
-            maybe_value = valued is None and "=" not in arg
+            plain = arg in flags or (known and arg.startswith("--no-"))
+            maybe_value = not (skip or plain or "=" in arg)
         else:
             operands.append(index)
             if searching:
                 starts.append(index)
+            unsure |= {index} if maybe_value else set()
             searching = searching and maybe_value and len(starts) < 4
             maybe_value = False
-    return [([args[i] for i in operands if i >= s], args[s + 1 :]) for s in starts]
+    found = []
+    for start in starts:
+        own = operands[operands.index(start) :]
+        # What stands between a group of verbs and its verb may be a value as well.
+        ways = [own, [own[0], *own[2:]]] if unsure & {*own[1:2]} and own[2:] else [own]
+        found += [([args[i] for i in way], args[start + 1 :]) for way in ways]
+    return found
+
+
+_FLAGS = listed("flags")
+_CURL_VALUES = [*listed("curl-values")]

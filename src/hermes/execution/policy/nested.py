@@ -203,7 +203,7 @@ def _runner(command: ShellCommand) -> Iterator[Nested]:
 
 def _managed(command: ShellCommand) -> Iterator[Nested]:
     """Yield the program that a manager of packages runs by its name, without a verb."""
-    for operands, _ in readings(command.name, command.args)[:1]:
+    for operands, _ in readings(command.name, command.args):
         verb, program = operands[0], operands[0] if command.name != "npm" else ""
         while verb in _BEFORE_PROGRAMS and len(operands) > _BEFORE_PROGRAMS[verb]:
             operands = operands[_BEFORE_PROGRAMS[verb] :]  # noqa: PLW2901
@@ -218,8 +218,9 @@ def _managed(command: ShellCommand) -> Iterator[Nested]:
 def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
     texts = [*command.args, command.feed.text or ""]
     if command.name in {"tmux", "watch", "cmd", "cmd.exe"}:
-        skip = 0 if command.name == "watch" else 1
-        start = command_start(command.args, "-n --interval -d -t -s", skip, assigns=False)
+        watches = command.name == "watch"
+        options = "-n -q --interval --equexit" if watches else "-n -d -t -s"
+        start = command_start(command.args, options, not watches, assigns=False)
         texts.append(" ".join(command.args[start:]) if start is not None else "")
     for text in texts:
         for match in pattern.finditer(text[:4000]):

@@ -117,7 +117,7 @@ def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 def _checks_out_files(command: ShellCommand) -> bool:
     """Return whether `git checkout` is given files of the disk, and no branch."""
     found = readings("git", command.args)
-    operands = found[0][0][1:] if found and found[0][0][0] == "checkout" else []
+    operands = [o for own, _ in found if own[0] == "checkout" for o in own[1:]]
     made = {"-b", "-B", "--orphan"} & {*command.args}
     return not made and any(
         "*" in o or any(map(os.path.lexists, command.where(o))) for o in operands

@@ -191,7 +191,7 @@ def only_reads(command: ShellCommand) -> bool:
     if command.name != "git":
         return command.name in VIEWERS
     found = readings("git", command.args)
-    return not found or found[0][0][0] in _GITREADERS
+    return all(operands[0] in _GITREADERS for operands, _ in found)
 
 
 def runs_a_writer(command: ShellCommand) -> bool:
