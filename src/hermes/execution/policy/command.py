@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from itertools import pairwise
+from itertools import filterfalse, islice, pairwise
 
 from msgspec import Struct, structs
 
@@ -197,6 +197,10 @@ class Feed(Struct, frozen=True):
     upstream: "tuple[ShellCommand, ...]" = ()
 
 
+_BUNDLERS = frozenset({"tar", "bsdtar"})
+_TAR_VALUES = frozenset("bCfFgHIKLNTVX")
+
+
 def where(path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
     """Return every place that `path` may lead to from one of several directories."""
     places = [absolute(path, cwd) for cwd in cwds]
@@ -257,6 +261,16 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
             self, path=path, name=base_name(path), args=tuple(argv[1:]), **changes
         )
 
+    @property
+    def spelled(self) -> tuple[str, ...]:
+        """The arguments; the letters with which tar may begin are options, each with its value."""
+        letters = self.args[0] if self.args and self.name in _BUNDLERS else ""
+        if not letters.isalnum():
+            return self.args
+        rest = iter(self.args[1:])
+        pairs = ((f"-{c}", *islice(rest, c in _TAR_VALUES)) for c in letters)
+        return (*(word for pair in pairs for word in pair), *rest)
+
     def letters(self) -> set[str]:
         return set("".join(a[1:] for a in self._options() if a[:2] != "--"))
 
@@ -265,7 +279,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         return any(a[:2] == "--" and name.startswith(a[2:].split("=")[0]) for a in self._options())
 
     def _options(self) -> Iterator[str]:
-        for arg in self.args:
+        for arg in self.spelled:
             if arg == "--":
                 return
             if len(arg) > 1 and arg[0] == "-":
@@ -283,10 +297,11 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         Long options may be shortened; a short one may be glued to its value and stand
         behind others (`-qc'ls'`). It yields too much rather than too little.
         """
-        for index, arg in enumerate(self.args):
+        args = self.spelled
+        for index, arg in enumerate(args):
             if not arg.startswith(("-", "eval")):
                 continue
-            following = self.args[index + 1 : index + 2]
+            following = args[index + 1 : index + 2]
             for option in options:
                 if arg == option:
                     yield from following

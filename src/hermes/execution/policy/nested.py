@@ -62,8 +62,8 @@ _BEFORE_PROGRAMS = {"run": 1, "run-script": 1, "exec": 1, "workspace": 2}
 """Words in front of a program, and how many they are with what belongs to them."""
 _RUNNER_VALUES = TABLES["words"]["runner-values"]
 _CODE_OPTIONS = TABLES["code options"]
-_KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
-"""What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
+_KEY = re.compile(r"^(?:-*[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
+"""What stands in front of code: `exec=…`, `--browser=…`, `ProxyCommand …`, `alias.x=!…`."""
 _PLAIN_SETTING = pattern("plain-settings")
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 _CARRIERS = patterns("carriers")

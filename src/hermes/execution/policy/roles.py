@@ -129,14 +129,12 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
 
 def _archive(command: ShellCommand) -> Iterator[str]:
     """Yield where an archive is unpacked, or the archive itself."""
-    old = "".join(a for a in command.args[:1] if a.isalpha())
-    letters = command.letters() | set(old)
+    letters = command.letters()
     extracts = command.has_long("extract") or command.has_long("get")
     if "x" in letters or extracts or command.name == "unzip":
         yield from [*command.values_of("-C", "--directory", "-d")] or ["."]
     elif "t" not in letters or command.has_long("delete"):
         yield from command.values_of("-f", "--file")
-        yield from command.args[1:3] if "f" in old else ()
     if command.has_long("remove-files"):
         yield from command.operands()
 

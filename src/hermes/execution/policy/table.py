@@ -60,7 +60,7 @@ class RuleTable:
         return self._rules
 
     def check(self, command: ShellCommand) -> Iterator[Finding]:
-        name, args = command.name, command.args
+        name, args = command.name, command.spelled
         rules = self._rules.get(name)
         if rules is None:
             return
