@@ -97,19 +97,35 @@ def base_name(path: str) -> str:
 _ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*://(?:[^/@\s]*@)?([^/?#\s]*)")
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)(?=[:/]|$)|:\d")
 _BARE_HOST = re.compile(r"(?:[\w-]+@)?(?:[\w-]+\.)+[a-zA-Z\d]+(?:[:/?]|$)|[\w-]+:\d+(?:/|$)")
-_DETOUR = re.compile(r"-x|--(?:proxy|preproxy|socks|connect-to|resolve|url)")
+_DETOUR = re.compile(
+    r"-[#0-46BGIJLMNOSVZafgijklnpqsv]*x|--(?:proxy|preproxy|socks|connect-to|resolve|url)"
+)
 
 
-def only_local(args: tuple[str, ...]) -> bool:
+def only_local(command: "ShellCommand") -> bool:
     """Return whether a command names addresses, and all of them are on this machine."""
+    args = command.args
     hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
+    hosts += filter(_LOOPBACK.match, args)
+    if command.name == "curl":
+        hosts += filterfalse(_ADDRESS.match, _curl_addresses(args))
     for before, arg in pairwise(("", *args)):
         valued = before[:1] == "-" and before not in {"-s", "-i", "-v", "-k", "-L", "-f"}
-        if _LOOPBACK.match(arg) or (not valued and _BARE_HOST.match(arg)):
-            hosts.append(arg)
+        hosts += [arg] if not valued and _BARE_HOST.match(arg) else []
     detour = any(map(_DETOUR.match, args))
     odd = any("@" in host or "\\" in host for host in hosts)
     return bool(hosts) and not (odd or detour) and all(map(_LOOPBACK.match, hosts))
+
+
+def _curl_addresses(args: tuple[str, ...]) -> Iterator[str]:
+    """Yield the words that are neither options of curl nor their values."""
+    skip = False
+    for arg in args:
+        option = arg[:1] == "-"
+        if not (option or skip):
+            yield arg
+        short = arg[:2] != "--" and takes_next(arg, _CURL_VALUES) is True
+        skip = option and not skip and (short or arg in _CURL_VALUES)
 
 
 class Finding(Struct, frozen=True):

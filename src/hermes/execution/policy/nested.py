@@ -263,9 +263,11 @@ def _xargs(command: ShellCommand) -> Iterator[Nested]:
             yield NestedText(COMPUTED, command.name)
         return
     marks = [*command.values_of("-I", "--replace"), "{}"]
-    filled_in = [*args[start:cut], COMPUTED]
+    own = filled_in = [*args[start:cut]]
     for mark in filter(None, marks):
         filled_in = [word.replace(mark, COMPUTED) for word in filled_in]
+    placed = filled_in != own and any(re.match(r"-\w*I|--replace", a) for a in args[:start])
+    filled_in += [] if placed else [COMPUTED]
     yield NestedCommand(tuple(filled_in), "xargs")
     paths = named((*command.feed.upstream, *command.inner))
     if paths:

@@ -443,7 +443,7 @@ def _computed_address(command: ShellCommand) -> bool:
 
 def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what goes to another machine: variables, what is printed, files."""
-    local = command.name in {"scp", "rsync", "sftp"} or only_local(command.args)
+    local = command.name in {"scp", "rsync", "sftp"} or only_local(command)
     tube = command.name in _TUBES and (command.name != "openssl" or "s_client" in command.args)
     sends = tube or any(v[-1:] == "-" for v in command.values_of(*roles.SENT))
     piped = command.piped and command.feed.text is None and sends
