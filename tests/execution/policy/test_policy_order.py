@@ -89,6 +89,8 @@ def test_what_cannot_be_read_asks_a_person_in_every_mode(command: str) -> None:
         "zpool destroy tank",
         "chmod -R 777 /",
         "chown --recursive nobody: /",
+        "find / -exec chmod 000 {} +",
+        "fd . / -x chmod 000",
     ],
 )
 def test_losing_a_disk_or_a_system_takes_a_person_in_every_mode(command: str) -> None:
