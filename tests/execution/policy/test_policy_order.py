@@ -27,6 +27,27 @@ def test_a_denied_command_is_blocked_however_it_is_written(command: str) -> None
     assert "approvals.deny" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("git push*", "timeout -k5s 10 git push"),
+        ("git push*", "xargs -d'\\n' git push origin"),
+        ("git push*", "watch -d git push"),
+        ("git push*", "git --attr-source HEAD push"),
+        ("kubectl delete*", "kubectl --as-group x delete pod x"),
+        ("kubectl delete*", "kubectl --request-timeout 5 delete pod x"),
+        ("npm publish*", "npm --otp 123 publish"),
+        ("npm publish*", "npm --access public publish"),
+        ("docker compose down*", "docker compose --progress plain down"),
+        ("docker rm*", "docker container rm x"),
+    ],
+)
+def test_a_denied_command_is_blocked_behind_options_that_nobody_has_described(
+    pattern: str, command: str
+) -> None:
+    assert strict_policy(deny=(pattern,)).judge(command).gate == Gate.BLOCK
+
+
 def test_deny_holds_in_mode_off_and_against_allowlist_and_grants() -> None:
     policy = strict_policy(mode="off", deny=("curl *",), allowlist=("curl *", "curl x"))
     assert policy.judge("curl x", grants={"= curl x"}).gate == Gate.BLOCK
@@ -68,6 +89,8 @@ def test_what_cannot_be_read_asks_a_person_in_every_mode(command: str) -> None:
         "zpool destroy tank",
         "chmod -R 777 /",
         "chown --recursive nobody: /",
+        "find / -exec chmod 000 {} +",
+        "fd . / -x chmod 000",
     ],
 )
 def test_losing_a_disk_or_a_system_takes_a_person_in_every_mode(command: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from itertools import pairwise
+from itertools import filterfalse, islice, pairwise
 
 from msgspec import Struct, structs
 
@@ -97,19 +97,35 @@ def base_name(path: str) -> str:
 _ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*://(?:[^/@\s]*@)?([^/?#\s]*)")
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)(?=[:/]|$)|:\d")
 _BARE_HOST = re.compile(r"(?:[\w-]+@)?(?:[\w-]+\.)+[a-zA-Z\d]+(?:[:/?]|$)|[\w-]+:\d+(?:/|$)")
-_DETOUR = re.compile(r"-x|--(?:proxy|preproxy|socks|connect-to|resolve|url)")
+_DETOUR = re.compile(
+    r"-[#0-46BGIJLMNOSVZafgijklnpqsv]*x|--(?:proxy|preproxy|socks|connect-to|resolve|url)"
+)
 
 
-def only_local(args: tuple[str, ...]) -> bool:
+def only_local(command: "ShellCommand") -> bool:
     """Return whether a command names addresses, and all of them are on this machine."""
+    args = command.args
     hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
+    hosts += filter(_LOOPBACK.match, args)
+    if command.name == "curl":
+        hosts += filterfalse(_ADDRESS.match, _curl_addresses(args))
     for before, arg in pairwise(("", *args)):
         valued = before[:1] == "-" and before not in {"-s", "-i", "-v", "-k", "-L", "-f"}
-        if _LOOPBACK.match(arg) or (not valued and _BARE_HOST.match(arg)):
-            hosts.append(arg)
+        hosts += [arg] if not valued and _BARE_HOST.match(arg) else []
     detour = any(map(_DETOUR.match, args))
     odd = any("@" in host or "\\" in host for host in hosts)
     return bool(hosts) and not (odd or detour) and all(map(_LOOPBACK.match, hosts))
+
+
+def _curl_addresses(args: tuple[str, ...]) -> Iterator[str]:
+    """Yield the words that are neither options of curl nor their values."""
+    skip = False
+    for arg in args:
+        option = arg[:1] == "-"
+        if not (option or skip):
+            yield arg
+        short = arg[:2] != "--" and takes_next(arg, _CURL_VALUES) is True
+        skip = option and not skip and (short or arg in _CURL_VALUES)
 
 
 class Finding(Struct, frozen=True):
@@ -197,6 +213,10 @@ class Feed(Struct, frozen=True):
     upstream: "tuple[ShellCommand, ...]" = ()
 
 
+_BUNDLERS = frozenset({"tar", "bsdtar"})
+_TAR_VALUES = frozenset("bCfFgHIKLNTVX")
+
+
 def where(path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
     """Return every place that `path` may lead to from one of several directories."""
     places = [absolute(path, cwd) for cwd in cwds]
@@ -257,6 +277,16 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
             self, path=path, name=base_name(path), args=tuple(argv[1:]), **changes
         )
 
+    @property
+    def spelled(self) -> tuple[str, ...]:
+        """The arguments; the letters with which tar may begin are options, each with its value."""
+        letters = self.args[0] if self.args and self.name in _BUNDLERS else ""
+        if not letters.isalnum():
+            return self.args
+        rest = iter(self.args[1:])
+        pairs = ((f"-{c}", *islice(rest, c in _TAR_VALUES)) for c in letters)
+        return (*(word for pair in pairs for word in pair), *rest)
+
     def letters(self) -> set[str]:
         return set("".join(a[1:] for a in self._options() if a[:2] != "--"))
 
@@ -265,7 +295,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         return any(a[:2] == "--" and name.startswith(a[2:].split("=")[0]) for a in self._options())
 
     def _options(self) -> Iterator[str]:
-        for arg in self.args:
+        for arg in self.spelled:
             if arg == "--":
                 return
             if len(arg) > 1 and arg[0] == "-":
@@ -283,10 +313,11 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         Long options may be shortened; a short one may be glued to its value and stand
         behind others (`-qc'ls'`). It yields too much rather than too little.
         """
-        for index, arg in enumerate(self.args):
+        args = self.spelled
+        for index, arg in enumerate(args):
             if not arg.startswith(("-", "eval")):
                 continue
-            following = self.args[index + 1 : index + 2]
+            following = args[index + 1 : index + 2]
             for option in options:
                 if arg == option:
                     yield from following
@@ -298,6 +329,20 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
                     before, found, value = arg[1:].partition(option[1])
                     if found and (not before or before.isalnum()):
                         yield from (value.removeprefix("="),) if value else following
+
+
+def takes_next(option: str, valued: list[str]) -> bool | None:
+    """Return whether an option takes the next word for its value; None if it is in no list.
+
+    The first letter of a cluster that takes a value has the rest of the word, if there is any.
+    `-e?` takes no value but such a rest.
+    """
+    if option in valued:
+        return True
+    if option[:2] == "--":
+        return any(v.startswith(option) for v in valued) or None
+    ends = [i for i, c in enumerate(option) if i and {f"-{c}", f"-{c}?"} & {*valued}]
+    return f"-{option[ends[0] :]}" in valued if ends else None
 
 
 def command_start(
@@ -315,8 +360,7 @@ def command_start(
         if arg == "--":
             return index + 1 + skip if index + 1 + skip < len(args) else None
         if len(arg) > 1 and arg[0] == "-":
-            if arg in valued or (arg[1] != "-" and len(arg) > 2 and "-" + arg[-1] in valued):
-                index += 1
+            index += takes_next(arg, valued) is True
         elif not (assigns and re.match(r"[A-Za-z_]\w*=", arg)):
             if not skip:
                 return index
@@ -327,21 +371,34 @@ def command_start(
 
 def readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:
     """Return the operands from each place on where the verb may stand, and what follows there."""
-    valued = TABLES["valued"].get(name)
-    known = valued.split() if valued is not None else []
+    known = TABLES["valued"].get(name, "").split()
+    flags = _FLAGS.union(TABLES["flags"].get(name, "").split()) if known else ()
     operands: list[int] = []
     starts: list[int] = []
+    unsure: set[int] = set()
     searching, maybe_value, skip = True, False, False
     for index, arg in enumerate(args):
         if skip:
             skip = False
         elif len(arg) > 1 and arg[0] == "-":
             skip = arg in known
-            maybe_value = valued is None and "=" not in arg
+            plain = arg in flags or (known and arg.startswith("--no-"))
+            maybe_value = not (skip or plain or "=" in arg)
         else:
             operands.append(index)
             if searching:
                 starts.append(index)
+            unsure |= {index} if maybe_value else set()
             searching = searching and maybe_value and len(starts) < 4
             maybe_value = False
-    return [([args[i] for i in operands if i >= s], args[s + 1 :]) for s in starts]
+    found = []
+    for start in starts:
+        own = operands[operands.index(start) :]
+        # What stands between a group of verbs and its verb may be a value as well.
+        ways = [own, [own[0], *own[2:]]] if unsure & {*own[1:2]} and own[2:] else [own]
+        found += [([args[i] for i in way], args[start + 1 :]) for way in ways]
+    return found
+
+
+_FLAGS = listed("flags")
+_CURL_VALUES = [*listed("curl-values")]

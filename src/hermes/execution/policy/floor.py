@@ -10,11 +10,13 @@ from itertools import pairwise
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import (
+    TABLES,
     Finding,
     Ground,
     ShellCommand,
     absolute,
     base_name,
+    command_start,
     may_match,
     pattern,
     words,
@@ -44,6 +46,8 @@ _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item trash trash-put gio")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir erase ri")
+_FD_RUNS = re.compile(r"-[a-zA-Z]*[xX]$|--exec(?:-batch)?$")
+_FD_VALUES = TABLES["words"]["fd-values"]
 _NAMED = words("-name -iname -path -ipath -wholename -regex -iregex")
 _LOSES = pattern("loses")
 _WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate|update|insert|replace|alter)\b")
@@ -118,13 +122,24 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
         return sources + operands[1:] * deletes
     if name == "git" and "clean" in operands:
         return [*command.values_of("-C", "--work-tree"), ".", *operands]
-    return operands if _LOSES.match(f"{name} {command.line}") else []
+    return operands if _LOSES.match(f"{name} {command.line}") else _found_by_fd(command)
 
 
 def _find_deletes(args: tuple[str, ...]) -> bool:
     """Return whether a search deletes, moves or empties what it finds."""
     run = {base_name(b) for a, b in pairwise((*args, "")) if a in {"-exec", "-execdir"}}
     return "-delete" in args or bool(run & (_DELETERS | {"truncate", "mv"}))
+
+
+def _found_by_fd(command: ShellCommand) -> list[str]:
+    """Return where fd looks for anything, and not for some files, to delete it."""
+    args = command.args if command.name in {"fd", "fdfind"} else ()
+    runs = [base_name(b) in _DELETERS and bool(_FD_RUNS.match(a)) for a, b in pairwise(args)]
+    searched = args[: runs.index(True)] if any(runs) else ()
+    start = command_start(searched, _FD_VALUES)
+    if start is None or re.search(r"\w", searched[start]):
+        return []
+    return [a for a in searched[start + 1 :] if a[:1] != "-"] or ["."]
 
 
 def _finds_ledger(args: tuple[str, ...]) -> bool:

@@ -324,6 +324,8 @@ def _typed_commands(walks: Iterable[Walk]) -> Iterator[str]:
         for operands, rest in readings(command.name, command.args):
             yield " ".join((command.name, operands[0], *rest))
             yield " ".join((command.name, *operands))
+            if operands[0] == "container":  # `docker container rm` is `docker rm`
+                yield " ".join((command.name, *rest))
 
 
 def _read(text: str, ground: Ground, *, whole: bool = True) -> tuple[list[Finding], list[Walk]]:

@@ -62,8 +62,8 @@ _BEFORE_PROGRAMS = {"run": 1, "run-script": 1, "exec": 1, "workspace": 2}
 """Words in front of a program, and how many they are with what belongs to them."""
 _RUNNER_VALUES = TABLES["words"]["runner-values"]
 _CODE_OPTIONS = TABLES["code options"]
-_KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
-"""What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
+_KEY = re.compile(r"^(?:-*[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
+"""What stands in front of code: `exec=…`, `--browser=…`, `ProxyCommand …`, `alias.x=!…`."""
 _PLAIN_SETTING = pattern("plain-settings")
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 _CARRIERS = patterns("carriers")
@@ -114,6 +114,8 @@ def assignments(command: ShellCommand) -> list[tuple[str, str]]:
 def shell_code(command: ShellCommand) -> NestedText | None:
     """Return the script that a shell is given with -c or on its input, if it is known."""
     args = tuple("-" + a[1:] if a[:1] == "+" else a for a in command.args)
+    # Wherever the `o` of a cluster stands, its value is the next word.
+    args = tuple(re.sub(r"^-([^\WcC]*)([oO])(\w+)$", r"-\1\3\2", a) for a in args)
     operand = command_start(args, "-o -O --rcfile --init-file", assigns=False)
     for index, arg in enumerate(args[:operand]):
         given = re.match(r"-[abd-zA-Z]*c([^-].*)?$|--command$", arg, re.DOTALL)
@@ -201,7 +203,7 @@ def _runner(command: ShellCommand) -> Iterator[Nested]:
 
 def _managed(command: ShellCommand) -> Iterator[Nested]:
     """Yield the program that a manager of packages runs by its name, without a verb."""
-    for operands, _ in readings(command.name, command.args)[:1]:
+    for operands, _ in readings(command.name, command.args):
         verb, program = operands[0], operands[0] if command.name != "npm" else ""
         while verb in _BEFORE_PROGRAMS and len(operands) > _BEFORE_PROGRAMS[verb]:
             operands = operands[_BEFORE_PROGRAMS[verb] :]  # noqa: PLW2901
@@ -216,8 +218,9 @@ def _managed(command: ShellCommand) -> Iterator[Nested]:
 def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
     texts = [*command.args, command.feed.text or ""]
     if command.name in {"tmux", "watch", "cmd", "cmd.exe"}:
-        skip = 0 if command.name == "watch" else 1
-        start = command_start(command.args, "-n --interval -d -t -s", skip, assigns=False)
+        watches = command.name == "watch"
+        options = "-n -q --interval --equexit" if watches else "-n -d -t -s"
+        start = command_start(command.args, options, not watches, assigns=False)
         texts.append(" ".join(command.args[start:]) if start is not None else "")
     for text in texts:
         for match in pattern.finditer(text[:4000]):
@@ -260,9 +263,11 @@ def _xargs(command: ShellCommand) -> Iterator[Nested]:
             yield NestedText(COMPUTED, command.name)
         return
     marks = [*command.values_of("-I", "--replace"), "{}"]
-    filled_in = [*args[start:cut], COMPUTED]
+    own = filled_in = [*args[start:cut]]
     for mark in filter(None, marks):
         filled_in = [word.replace(mark, COMPUTED) for word in filled_in]
+    placed = filled_in != own and any(re.match(r"-\w*I|--replace", a) for a in args[:start])
+    filled_in += [] if placed else [COMPUTED]
     yield NestedCommand(tuple(filled_in), "xargs")
     paths = named((*command.feed.upstream, *command.inner))
     if paths:

@@ -54,7 +54,7 @@ class ProtectedPlace(Struct, frozen=True):
 OUTSIDE = ProtectedPlace(PlaceKind.OUTSIDE, "outside")
 TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
 _VITAL = listed("vital")
-_EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.?\[[^\]/]*\]\*|\.?\?+\*|\*\.\*|\.))+$")
+_EVERYTHING = re.compile(r"(?:/(?:[.!+]?\*+|\.?\[[^\]/]*\]\*|\.?\?+\*|\*\.\*|\.))+$")
 _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
 _DEVICE = pattern("devices")
 _ANYBODYS = re.compile(r"/(?:$|(?:home|Users|root|media|mnt|srv|run/user)(?:/|$))")
@@ -141,7 +141,7 @@ def is_vital(clean: str, ground: Ground) -> bool:
     if is_unknown(clean):
         return False
     clean = re.sub(r"^/proc/(?:\d+|self)/root(?=/|$)", "", clean) or "/"
-    # Everything inside a directory is the directory: `/*`, `~/.*`, `/etc/{*,.*}`.
+    # Everything inside a directory is the directory: `/*`, `~/.*`, `/etc/{*,.*}`, `/!(x)`.
     stripped = clean[:-200] + _EVERYTHING.sub("", clean[-200:]) or "/"
     homes = {*ground.user_homes, *ground.hermes_homes, "/home/user"}
     for candidate in (clean, stripped):

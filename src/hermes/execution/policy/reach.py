@@ -117,7 +117,7 @@ def losses(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 def _checks_out_files(command: ShellCommand) -> bool:
     """Return whether `git checkout` is given files of the disk, and no branch."""
     found = readings("git", command.args)
-    operands = found[0][0][1:] if found and found[0][0][0] == "checkout" else []
+    operands = [o for own, _ in found if own[0] == "checkout" for o in own[1:]]
     made = {"-b", "-B", "--orphan"} & {*command.args}
     return not made and any(
         "*" in o or any(map(os.path.lexists, command.where(o))) for o in operands
@@ -443,7 +443,7 @@ def _computed_address(command: ShellCommand) -> bool:
 
 def _sends_away(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield findings for what goes to another machine: variables, what is printed, files."""
-    local = command.name in {"scp", "rsync", "sftp"} or only_local(command.args)
+    local = command.name in {"scp", "rsync", "sftp"} or only_local(command)
     tube = command.name in _TUBES and (command.name != "openssl" or "s_client" in command.args)
     sends = tube or any(v[-1:] == "-" for v in command.values_of(*roles.SENT))
     piped = command.piped and command.feed.text is None and sends

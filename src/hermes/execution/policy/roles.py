@@ -39,13 +39,14 @@ _RUNS_FILES = listed("runs-files")
 _RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
 _EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
+_LOCKERS = words("chmod chown chgrp")
 _CLOUDS = words("rclone gsutil aws")
 _LOOKS = words("ls lsd lsl lsf lsjson du stat size cat presign mb about")
 _PLACERS = words("cp gcp mv install ln tee touch mkdir tar bsdtar unzip cmake rsync scp")
 _SCRIPTED = words("sed gsed sqlite3 psql mysql duckdb")
 _SHOWS = words(
-    "archive clone show diff grep hash-object cat-file blame log stash add interpret-trailers"
-    " merge-file tag"
+    "archive clone show diff grep hash-object cat-file blame annotate log whatchanged stash add"
+    " interpret-trailers merge-file tag diff-files diff-index diff-tree difftool format-patch"
 )
 _SEARCHERS = words("rg ag ack ugrep")
 _DEEP = words("grep egrep fgrep zgrep diff colordiff zip cp rsync scp")
@@ -75,6 +76,8 @@ def written(command: ShellCommand) -> Iterator[str]:
             named += [v for v in command.values_of(target) if v != "-"]
         else:
             named += [a[len(target) :] for a in command.args if a.startswith(target)]
+    if command.name in _LOCKERS and "find" in command.via:
+        named += command.found_below
     for path in (*command.writes, *named):
         if path and not _SILENT.match(path):
             yield path
@@ -129,14 +132,12 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
 
 def _archive(command: ShellCommand) -> Iterator[str]:
     """Yield where an archive is unpacked, or the archive itself."""
-    old = "".join(a for a in command.args[:1] if a.isalpha())
-    letters = command.letters() | set(old)
+    letters = command.letters()
     extracts = command.has_long("extract") or command.has_long("get")
     if "x" in letters or extracts or command.name == "unzip":
         yield from [*command.values_of("-C", "--directory", "-d")] or ["."]
     elif "t" not in letters or command.has_long("delete"):
         yield from command.values_of("-f", "--file")
-        yield from command.args[1:3] if "f" in old else ()
     if command.has_long("remove-files"):
         yield from command.operands()
 
@@ -191,7 +192,7 @@ def only_reads(command: ShellCommand) -> bool:
     if command.name != "git":
         return command.name in VIEWERS
     found = readings("git", command.args)
-    return not found or found[0][0][0] in _GITREADERS
+    return all(operands[0] in _GITREADERS for operands, _ in found)
 
 
 def runs_a_writer(command: ShellCommand) -> bool:

@@ -60,7 +60,7 @@ class RuleTable:
         return self._rules
 
     def check(self, command: ShellCommand) -> Iterator[Finding]:
-        name, args = command.name, command.args
+        name, args = command.name, command.spelled
         rules = self._rules.get(name)
         if rules is None:
             return
@@ -72,7 +72,7 @@ class RuleTable:
                 verb = _verb(rule, operands)
                 excuses = rest[: rest.index("--")] if "--" in rest else rest
                 looked_at = excuses[:1] if rule.reason[0] == "!" else excuses
-                if verb is None or any(_excuses(f, looked_at) for f in rule.unless):
+                if verb is None or any(_excuses(f, looked_at, command) for f in rule.unless):
                     continue
                 own = excuses if name in _PASSES_ON else rest
                 flag = next((f for f in rule.flags if _given(f, own)), None)
@@ -127,10 +127,10 @@ def _given(flag: str, args: tuple[str, ...]) -> bool:
     return any(fnmatchcase(a.lower(), flag.lower()) for a in args)
 
 
-def _excuses(flag: str, args: tuple[str, ...]) -> bool:
+def _excuses(flag: str, args: tuple[str, ...], command: ShellCommand) -> bool:
     """Return whether a flag makes a command harmless: it has to stand there as it is."""
     if flag == "@local":
-        return only_local(args)
+        return only_local(command)
     # The value of an option may be glued to it.
     return _given(flag, tuple(a for a in args if a[1:2] == "-" or not re.match(r"-\w{5}|-.*\W", a)))
 

@@ -59,12 +59,12 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def _git_settings(command: ShellCommand) -> Iterator[Finding]:
     found = readings("git", command.args)
-    before = command.args[: -1 - len(found[0][1])] if found else command.args
+    before = command.args[: -1 - len(found[-1][1])] if found else command.args
     for setting in command.with_argv(("git", *before, "")).values_of("-c", "--config-env"):
         key, _, value = setting.partition("=")
         if not _GIT_HARMLESS.match(key) and not (_GIT_RUNS.match(key) and _runs_nothing(value)):
             yield opaque("it changes what git runs", "git -c")
-    for operands, rest in found[:1]:
+    for operands, rest in found:
         if operands[0] == "config" and not _git_config(rest):
             yield opaque("it may change what git runs", "git config")
 
