@@ -735,6 +735,19 @@ async def test_functions_that_are_no_longer_remembered_make_all_ask(session: Ses
     assert await session.judge(command="ls") is Gate.ASK
 
 
+async def test_large_functions_are_forgotten_and_not_handed_on_for_ever(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_MAX_CARRIED_SIZE", 50_000)
+    body = "echo hi; " * 60
+    for number in range(4):
+        assert await session.judge(command=f"f{number}() {{ {body}}}", run=True) is Gate.ALLOW
+    assert await session.judge(command="f0 && f3") is Gate.ALLOW
+    for number in range(30):
+        await session.judge(command=f"g{number}() {{ {body}}}", run=True)
+    assert await session.judge(command="ls") is Gate.ASK
+
+
 async def test_more_typed_text_than_is_remembered_makes_a_program_ask(session: Session) -> None:
     session.environment.running = ["bash", "bash"]
     await session.judge(command="cd ../keep\n", process="p0", run=True)

@@ -486,7 +486,7 @@ def _left(walks: list[Walk]) -> Carried:
     """Return what scripts leave behind: functions, exported variables and files."""
     left = Carried(functions={}, exports={}, files={})
     for found in walks:
-        left.functions.update(found.functions)
+        left.functions.update(found.defined())
         left.files.update(dict.fromkeys(found.made.files, False))
         left.files.update(dict.fromkeys(found.made.fetched, True))
         values = found.variables.values
