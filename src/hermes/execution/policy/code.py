@@ -164,6 +164,7 @@ _LOOKED_UP = re.compile(
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
+    r"|emptyDir|trash|\b(?:File|Dir)\.delete|\b(?:move|renames?|rename_?sync)\s*\(.*[\"'](?:/|~|\.\.)"
 )
 _RUNS = re.compile(
     r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline"
