@@ -415,7 +415,7 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
         if queries and any(map(_acts_on_its_own, data.split("\n"))):
             yield opaque(f"`{command.name}` is given a command of its own")
         known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
-        if not known or _PROMPTS & {*command.args}:
+        if not known or _PROMPTS & {*command.args} or rules.prompts(command):
             yield Finding(f"`{command.name}` may take what is typed for a command")
 
 
@@ -501,7 +501,9 @@ def _judge_walk(found: Walk, ground: Ground) -> Iterator[_Found]:
         for f in own:
             yield about, f if f.opaque or f.grant else structs.replace(f, grant=_grant(command))
     yield from ((None, finding) for finding in reach.check_sourced(found.commands, ground))
-    yield from ((None, finding) for finding in reach.check_remotes(found.commands))
+    yield from (
+        (None, finding) for finding in reach.check_remotes(found.commands, found.made.remotes)
+    )
 
 
 def _grant(command: ShellCommand) -> str:

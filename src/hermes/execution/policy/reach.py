@@ -388,10 +388,9 @@ def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield READS_SECRET
 
 
-def check_remotes(commands: list[ShellCommand]) -> Iterator[Finding]:
-    """Yield a finding for a push to where the same script has said that a name leads."""
-    said = [c.operands() for c in commands if c.name == "git"]
-    added = {o[2] for o in said if o[:2] == ["remote", "add"] and len(o) > 2}
+def check_remotes(commands: list[ShellCommand], added: set[str]) -> Iterator[Finding]:
+    """Yield a finding for a push to where the same session has said that a name leads."""
+    said = [found[0] for c in commands if c.name == "git" for found in readings("git", c.args)]
     if any(o[:1] == ["push"] and added & {*o[1:]} for o in said):
         yield Finding("it pushes to an address", "git push address")
 
