@@ -150,10 +150,10 @@ def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         folder = target[-1:] == "/" or any(map(os.path.isdir, command.where(target)))
         if COMPUTED in target or (name == "mv" and not folder and target not in {".", ".."}):
             yield Finding("it overwrites files that a list names", f"xargs {name}")
-    symbolic = "s" in letters or command.has_long("symbolic")
-    copied = name == "cp" and ("l" in letters or command.has_long("link"))
+    symbolic = "s" in letters or command.has_long("symbolic-link")
+    copied = name == "cp" and ("l" in letters or symbolic or command.has_long("link"))
     for source in sources if copied or name in {"ln", "link"} else ():
-        outside = not symbolic and _leaves(source, command, ground)
+        outside = (copied or not symbolic) and _leaves(source, command, ground)
         lost = places.is_vital if symbolic else places.place_of
         if outside or any(lost(clean, ground) for clean in command.where(source)):
             yield Finding("it gives what is not the project's a second name", "ln")

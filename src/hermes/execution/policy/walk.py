@@ -6,12 +6,14 @@ with assignments is walked twice, because a loop or a function may use a value t
 assigned further down.
 """
 
+import os
 import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from time import thread_time
 
 from msgspec import structs
@@ -28,7 +30,9 @@ from hermes.execution.policy.command import (
     TooLong,
     base_name,
     listed,
+    may_match,
     opaque,
+    real_path,
     unreadable,
     where,
 )
@@ -82,6 +86,7 @@ MAX_PLACES = 6
 MAX_ROUNDS = 12
 """Words of a loop that are followed one by one."""
 
+_GLOB = re.compile(r"[*?\[]")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _READERS = frozenset({"read", "mapfile", "readarray"})
@@ -186,7 +191,28 @@ class Walk:
 
     def _where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
         self.exhausted()  # one command may name very many paths
-        return where(path, cwds)
+        places = where(path, cwds)
+        found = [way for place in places for way in self._found(place)]
+        return tuple(dict.fromkeys((*places, *found)))
+
+    def _found(self, place: str) -> Iterator[str]:
+        """Yield where a glob leads through links among the folders of the project."""
+        project = self.ground.project
+        if not project or not place.startswith(f"{project}/"):
+            return
+        *parts, name = place[len(project) + 1 :].split("/")
+        folders = [project] if _GLOB.search("/".join(parts)) else []
+        for part in parts:
+            if _GLOB.search(part):
+                below = takewhile(self._has_time, ((f, n) for f in folders for n in _names(f)))
+                folders = [f"{f}/{n}" for f, n in below if may_match(n, part)]
+            else:
+                folders = [f"{f}/{part}" for f in folders]
+        for folder in takewhile(self._has_time, folders):
+            yield f"{real_path(folder)}/{name}"
+
+    def _has_time(self, _: object) -> bool:
+        return not self.exhausted()
 
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
@@ -570,6 +596,12 @@ class Walk:
         if inner.fresh or self._cwds == command.cwds:
             self._cwds = cwds
         self._via = via
+
+
+def _names(folder: str) -> Iterator[str]:
+    """Yield what is in a folder; nothing if it is none."""
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+        yield from (entry.name for entry in entries)
 
 
 def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tuple[str | None, ...]:
