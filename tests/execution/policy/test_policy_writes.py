@@ -200,3 +200,26 @@ def test_a_home_below_the_temporary_directory_is_a_home(tmp_path: Path, command:
 def test_the_usual_home_of_hermes_is_never_lost_wherever_this_one_is(command: str) -> None:
     policy = strict_policy(hermes_home="/srv/hermes")
     assert policy.judge(command, cwd="/home/user/work").gate is Gate.BLOCK
+
+
+@pytest.mark.parametrize(
+    ("command", "gate"),
+    [
+        ("sed -i s/x/y/ */important.txt", Gate.ASK),
+        ("sed -i s/x/y/ */*.txt", Gate.ASK),
+        ("gzip s*/l?k/important.txt", Gate.ASK),
+        ("sed -i s/x/y/ s*/*.py", Gate.ALLOW),
+        ("gzip sub/*/none.txt", Gate.ALLOW),
+        ("cp -s ../important.txt .", Gate.ASK),
+        ("cp -r --symbolic-link ../lib l", Gate.ASK),
+        ("cp -s a.txt b.txt", Gate.ALLOW),
+    ],
+)
+def test_a_glob_does_not_hide_a_link_out_of_the_project(command: str, gate: Gate) -> None:
+    with kept_home() as home:
+        (home / "work/sub").mkdir()
+        (home / "work/a.txt").write_text("own", encoding="utf-8")
+        for link in ("link", "sub/lnk"):
+            (home / "work" / link).symlink_to(home)
+        policy = strict_policy(user_home=str(home), hermes_home=f"{home}/.hermes")
+        assert policy.judge(command, cwd=str(home / "work")).gate is gate

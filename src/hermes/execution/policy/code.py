@@ -86,6 +86,8 @@ def inspect(language: str, text: str, here: str | None = None) -> tuple[list[Fin
         if read is not None:
             commands = read.commands
             doubts += [RUNS] if read.hides else []
+    elif language == "sql":
+        doubts = list(_query(text))
     elif not _is_harmless(language, text):
         bare = text.replace("`", "") if language == "node" else text  # there it is a string
         doubts = [_not_understood(language), *([RUNS] if _RUNS.search(bare) else [])]
@@ -164,6 +166,7 @@ _LOOKED_UP = re.compile(
 """Something that is run or found by a text: a subshell, `x["name"]`, a module."""
 _DELETES = re.compile(
     r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\b(?:del|rd)\b|rmSync|rmdir|truncate"
+    r"|emptyDir|trash|\b(?:File|Dir)\.delete|\b(?:move|renames?|rename_?sync)\s*\(.*[\"'](?:/|~|\.\.)"
 )
 _RUNS = re.compile(
     r"(?i)\bsystem\b|subprocess|popen|spawn|\bexec|`|\|\s*[\"']|qx|%x|do shell|getline"
@@ -247,11 +250,15 @@ def sql(command: ShellCommand) -> Iterator[Finding]:
     else:
         texts += command.values_of("-c", "-e", "-q", "--command", "--execute")
     for text in (*texts, command.feed.text or ""):
-        bare = _SQL_STRING.sub(" ", text)
-        bare = re.sub(r"(?m)^[ \t]*([.\\][^\n]*)$", r";\1;", bare)
-        if _SQL_PROGRAM.search(bare):
-            yield opaque("the query runs a program, or reads or writes files", "sql program")
-        elif not all(SQL_HARMLESS.match(statement) for statement in bare.split(";")):
-            yield Finding("the query is not known to be harmless", "sql")
+        yield from _query(text)
     if command.piped and command.feed.text is None:
         yield Finding("what the database would run is computed", f"| {command.name}")
+
+
+def _query(text: str) -> Iterator[Finding]:
+    bare = _SQL_STRING.sub(" ", text)
+    bare = re.sub(r"(?m)^[ \t]*([.\\][^\n]*)$", r";\1;", bare)
+    if _SQL_PROGRAM.search(bare):
+        yield opaque("the query runs a program, or reads or writes files", "sql program")
+    elif not all(SQL_HARMLESS.match(statement) for statement in bare.split(";")):
+        yield Finding("the query is not known to be harmless", "sql")

@@ -14,7 +14,6 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.expansion import is_unknown
-from hermes.execution.policy.syntax import Script
 
 
 def words(text: str) -> frozenset[str]:
@@ -158,7 +157,8 @@ class TooLong(Exception):
 class Carried(Struct, frozen=True, kw_only=True):
     """What the earlier calls of a session have left behind for the next one."""
 
-    functions: dict[str, Script] = {}
+    functions: dict[str, bytes] = {}
+    """Their bodies as `walk` keeps them: read only where one is called."""
     exports: dict[str, str] = {}
     files: dict[str, bool] = {}
     """What was written, oldest first, and whether it came from elsewhere; a glob is a folder."""

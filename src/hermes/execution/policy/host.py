@@ -46,6 +46,8 @@ MAX_PATHS_LENGTH = 10_000
 """More files of one call, and more characters of their names, are judged there too."""
 WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500
+_MAX_CARRIED_SIZE = 2_000_000
+"""Bytes of functions, and characters of variables."""
 _MAX_TYPED = 65_536
 _LONGEST_REASON = 200
 _MAX_WAITING = 50
@@ -224,16 +226,23 @@ class HostPolicy:
         left, carried = session.take(intent), session.carried
         carried.functions.update(left.functions)
         carried.exports.update(left.exports)
-        forgot = carried.forgot or left.forgot or len(carried.functions) > _MAX_CARRIED
+        _drop_oldest(carried.exports)  # a variable is only unknown then
+        forgot = _drop_oldest(carried.functions) or carried.forgot or left.forgot
         session.carried = structs.replace(carried, forgot=forgot)
         session.keep_files(left.files)
         session.keep_files({environment.resolve(path): False for path in intent.writes})
-        for table in (carried.functions, carried.exports):  # a variable is only unknown then
-            for name in list(table)[:-_MAX_CARRIED]:
-                del table[name]
         if intent.process:
             typed = session.typed.get(intent.process, "") + intent.command
             session.typed[intent.process] = typed[: _MAX_TYPED + 1]
+
+
+def _drop_oldest(table: dict[str, bytes] | dict[str, str]) -> bool:
+    """Drop what is oldest of a table that holds too much; tell whether it did."""
+    size, before = sum(map(len, table.values())), len(table)
+    for name in [*table]:
+        if size > _MAX_CARRIED_SIZE or len(table) > _MAX_CARRIED:
+            size -= len(table.pop(name))
+    return len(table) < before
 
 
 async def _elsewhere(question: Question) -> Judgement:

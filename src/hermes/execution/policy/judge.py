@@ -19,12 +19,13 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import reach, rules
-from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, SQL_HARMLESS, language_of
+from hermes.execution.policy.code import DELETES, RUNS, SQL_CLIENTS, SQL_HARMLESS, language_of, sql
 from hermes.execution.policy.command import (
     FORGOT,
     NOTHING,
@@ -40,6 +41,7 @@ from hermes.execution.policy.command import (
     absolute,
     listed,
     opaque,
+    pattern,
     readings,
     real_path,
     unreadable,
@@ -71,9 +73,15 @@ EXACT = "= "
 _ALLOW = Verdict(gate=Gate.ALLOW)
 _REMOTE = words("ssh autossh mosh docker podman nerdctl kubectl")
 _LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd rimraf")
-_PACKED = "pack, delete"
+_LOSES = pattern("loses-files")
+"""Reasons of the host that count behind walls too: files of the project are lost."""
+_REBUILT = pattern("rebuilt")
+_DATABASES = words("sqlite3 sqlite duckdb")
 _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec")
 """Findings about what a wall keeps from happening."""
+_SEARCHES = words("find gfind")
+_ACTIONS = words("-delete -exec -execdir -ok -okdir")
+_WIDENS = words("-o -or -not ! , ( -L -follow")
 _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
 _PROMPTS = words("shell console repl dbshell --pdb sh bash")
 _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -409,7 +417,7 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
         if queries and any(map(_acts_on_its_own, data.split("\n"))):
             yield opaque(f"`{command.name}` is given a command of its own")
         known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
-        if not known or _PROMPTS & {*command.args}:
+        if not known or _PROMPTS & {*command.args} or rules.prompts(command):
             yield Finding(f"`{command.name}` may take what is typed for a command")
 
 
@@ -428,16 +436,23 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
     for command in found.commands:
         if not command.path.strip(f"{COMPUTED}{UNKNOWN}") and not command.args:
             yield opaque("what it runs is computed")
+        tidies = _tidies(command, found.commands, exposed)
         if command.computed:
             command = command.with_argv(("rm", *command.args))  # noqa: PLW2901
-        reaches = command.name in _LOSING and _reaches(command, exposed)
-        losing = [f for f in COMMANDS.check(command) if reaches or f.kind == _PACKED]
-        if reaches:
-            losing += (*floor_findings(command, ground), *reach.losses(command, ground))
+        losing: list[Finding] = []
+        if _reaches(command, exposed) and not tidies:
+            losing += (*COMMANDS.check(command), *reach.losses(command, ground))
+            losing = [f for f in losing if command.name in _LOSING or _LOSES.match(f.reason)]
+            # A directory that nobody knows is behind the walls too, a list of files is not.
+            listed_here = is_unknown("".join(command.writes))
+            losing = [f for f in losing if f.kind != "write computed" or listed_here]
+            queries = sql(command) if command.name in _DATABASES else ()
+            losing += [f for f in queries if f.kind == "sql"]
+            losing += floor_findings(command, ground) if command.name in _LOSING else ()
         if rules.is_interpreter(command.name):
             losing += [f for f in rules.check(command, ground) if f.opaque]
         for finding in losing:
-            if not finding.kind.startswith(_WALLED_OFF):
+            if _LOSES.match(finding.reason) or not finding.kind.startswith(_WALLED_OFF):
                 # The walls hold what cannot be read.
                 grant = finding.grant or ("" if finding.opaque else _grant(command))
                 yield structs.replace(finding, opaque=False, grant=grant)
@@ -446,6 +461,7 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
 def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
     """Tell whether a command works on an exposed place, as far as its words say."""
     operands = command.operands() if command.name != "git" else []
+    operands = operands[:1] if command.name in _DATABASES else operands
     for full in (full for path in operands or ["."] for full in command.where(path)):
         if is_unknown(full) or not full.startswith("/"):
             return True
@@ -454,6 +470,23 @@ def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
             if f"{full}/".startswith(f"{place}/") or f"{place}/".startswith(f"{stem.rstrip('/')}/"):
                 return True
     return False
+
+
+def _tidies(command: ShellCommand, others: list[ShellCommand], exposed: tuple[str, ...]) -> bool:
+    """Tell whether a command deletes no more than what tools make anew, each by its name."""
+    if command.name in _SEARCHES:
+        head = command.args[: next((i for i, a in enumerate(command.args) if a in _ACTIONS), None)]
+        names = [b for a, b in pairwise(head) if a == "-name"]
+        return bool(names) and all(map(_REBUILT.fullmatch, names)) and not _WIDENS & {*head}
+    if command.name not in {"rm", "rmdir", "rimraf"}:
+        return False
+    operands = command.operands()
+    if operands == [COMPUTED] and command.via[-1:] == ("find",):
+        searches = [c for c in others if c.name in _SEARCHES and c.via == command.via[:-1]]
+        return bool(searches) and all(_tidies(c, others, exposed) for c in searches)
+    fulls = [full for o in operands for full in command.where(o)]
+    inside = all(any(full.startswith(f"{place}/") for place in exposed) for full in fulls)
+    return bool(operands) and inside and all(map(_REBUILT.fullmatch, operands))
 
 
 def _judge_walk(found: Walk, ground: Ground) -> Iterator[_Found]:
@@ -470,7 +503,9 @@ def _judge_walk(found: Walk, ground: Ground) -> Iterator[_Found]:
         for f in own:
             yield about, f if f.opaque or f.grant else structs.replace(f, grant=_grant(command))
     yield from ((None, finding) for finding in reach.check_sourced(found.commands, ground))
-    yield from ((None, finding) for finding in reach.check_remotes(found.commands))
+    yield from (
+        (None, finding) for finding in reach.check_remotes(found.commands, found.made.remotes)
+    )
 
 
 def _grant(command: ShellCommand) -> str:
@@ -488,7 +523,7 @@ def _left(walks: list[Walk]) -> Carried:
     """Return what scripts leave behind: functions, exported variables and files."""
     left = Carried(functions={}, exports={}, files={})
     for found in walks:
-        left.functions.update(found.functions)
+        left.functions.update(found.defined())
         left.files.update(dict.fromkeys(found.made.files, False))
         left.files.update(dict.fromkeys(found.made.fetched, True))
         values = found.variables.values

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-from hermes.execution.policy.code import language_of, sed_harmless
+from hermes.execution.policy.code import SQL_CLIENTS, language_of, sed_harmless
 from hermes.execution.policy.command import (
     Finding,
     Ground,
@@ -29,6 +29,7 @@ from hermes.execution.policy.command import (
     may_match,
     opaque,
     pattern,
+    readings,
     words,
 )
 from hermes.execution.policy.floor import ELSEWHERE, mentions_floor
@@ -56,6 +57,9 @@ _BRINGS = listed("brings")
 _MOVERS = words("mv cp ln rsync install ditto git")
 _REPOSITORIES = words("git hg svn")
 _FETCHING = words("clone co export")
+_REMOTE = re.compile(r"(?:^|/)\.git/refs/remotes/([^/]+)/\*$")
+"""What stands for another repository among the files: where git keeps what it has of it."""
+_TAKEN_OVER = words("checkout switch merge rebase pull cherry-pick reset restore worktree")
 _CODE = pattern("code-files")
 _DATA = pattern("data-files")
 _HARM = pattern("harm-in-code")
@@ -101,9 +105,14 @@ class MadeFiles:
         images = name in {"docker", "podman"} and "pull" in operands[:2]
         brings = name in _BRINGERS and bool(_BRINGS & {*operands[:3]}) and not images
         brought = brings and name not in _REPOSITORIES
+        remote = _remote(command)
+        if remote:
+            self.files[absolute(f".git/refs/remotes/{remote}/*", command.cwd)] = None
+        taken_over = name == "git" and _takes_over(command, self.remotes)
         paths = [*written(command), *(operands[-1:] if brought else ())]
         made = {absolute(p, cwd) for p in paths for cwd in command.cwds}
-        unpacked = {absolute(f"{folder}/*", command.cwd) for folder in _unpacks(command)}
+        folders = [*_unpacks(command), *(["."] if taken_over else [])]
+        unpacked = {absolute(f"{folder}/*", command.cwd) for folder in folders}
         if command.writes or name == "tee":
             printers = (command, *command.feed.upstream)
             texts = [" ".join((*c.args, c.feed.text or "")) for c in printers]
@@ -117,12 +126,15 @@ class MadeFiles:
             self._links |= made
         sources = {c.name for c in (command, *command.feed.upstream, *command.inner)}
         comes = bool(sources & _FETCHERS) or brought or self._comes_from_fetched(command)
+        comes = comes or taken_over
         unpacks = bool(unpacked) and name not in _REPOSITORIES
         takes = unpacks or name == "patch" or (name == "git" and not unpacked)
         taken = [*operands, *command.reads] if takes else []
         comes = comes or any(is_foreign(p, command, self._ground) for p in taken)
         patches = name == "patch" or (name == "git" and bool({"apply", "am"} & {*operands}))
-        whole = brought or unpacks or patches or bool(command.letters() & {"r", "R", "a"})
+        whole = (
+            brought or taken_over or unpacks or patches or bool(command.letters() & {"r", "R", "a"})
+        )
         self.fetched |= unpacked
         if comes or (unpacks and self._arrived):
             self.fetched |= {f"{p}*" for p in unpacked}
@@ -135,6 +147,12 @@ class MadeFiles:
         self.files |= {path: text if path not in self.files else None for path in made}
         self.files |= dict.fromkeys(unpacked)
         self._arrived = self._arrived or brings or name in _ARRIVALS
+
+    @property
+    def remotes(self) -> set[str]:
+        """The names that this session has given to repositories elsewhere."""
+        found = map(_REMOTE.search, (*self.files, *self._on_disk))
+        return {match[1] for match in found if match}
 
     def _take_along(self, command: ShellCommand) -> None:
         """Note where files are that a folder takes along which is moved, copied or linked."""
@@ -296,7 +314,14 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
         yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
     elif name in {"pip", "pip3"} and operands[:1] == ["download"]:
         yield from [*command.values_of("-d", "--dest")] or ["."]
-    elif name in {"git", "hg", "svn", "gh"} and _FETCHING & {*operands[:2]}:
+    elif name == "gh" and "download" in operands[:2]:
+        yield from [*command.values_of("-D", "--dir")] or ["."]
+    elif name == "helm" and command.has_long("untar"):
+        folder = next(command.values_of("-d", "--untardir", "--destination"), ".")
+        yield from (posixpath.join(folder, posixpath.basename(o)) for o in operands[1:])
+    elif (name in {"git", "hg", "svn", "gh"} and _FETCHING & {*operands[:2]}) or (
+        name == "git" and operands[:2] == ["submodule", "add"]
+    ):
         # Options may have values: it yields too much rather than too little.
         for operand in operands:
             local = operand[:1] in {"/", "~", "."} and operand is not operands[-1]
@@ -304,6 +329,22 @@ def _unpacks(command: ShellCommand) -> Iterator[str]:
             source = local and any(map(os.path.lexists, marks))
             yield posixpath.basename(operand.rstrip("/")).removesuffix(".git")
             yield from (operand,) if ":" not in operand and not source else ()
+
+
+def _remote(command: ShellCommand) -> str:
+    """Return the name that a command gives to a repository elsewhere."""
+    for operands, _ in readings("git", command.args) if command.name == "git" else ():
+        if operands[:2] == ["remote", "add"] and len(operands) > 3:
+            return operands[-2]
+    return ""
+
+
+def _takes_over(command: ShellCommand, remotes: set[str]) -> bool:
+    """Return whether a command puts what came from one of the remotes into the work tree."""
+    found = readings("git", command.args)
+    named = {o.partition("/")[0] for o in found[0][0][1:]} if found else set()
+    known = remotes | ({"FETCH_HEAD"} if remotes else set())
+    return bool(named & known) and found[0][0][0] in _TAKEN_OVER
 
 
 def _read(path: str) -> str | None:
@@ -336,6 +377,8 @@ def _stamp(path: str) -> str:
 def _language(runner: str, text: str) -> str:
     """Return the language of a file by the program that runs it, or by its first line."""
     first = text.partition("\n")[0]
+    if SQL_CLIENTS.match(runner):
+        return "sql"
     if runner in SHELLS or runner in {"source", "."} or first[:2] != "#!":
         return language_of(runner) or "shell"
     name = base_name(first[2:].replace("env ", "/").strip()).split(" ")[0]

@@ -150,10 +150,10 @@ def _moves(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         folder = target[-1:] == "/" or any(map(os.path.isdir, command.where(target)))
         if COMPUTED in target or (name == "mv" and not folder and target not in {".", ".."}):
             yield Finding("it overwrites files that a list names", f"xargs {name}")
-    symbolic = "s" in letters or command.has_long("symbolic")
-    copied = name == "cp" and ("l" in letters or command.has_long("link"))
+    symbolic = "s" in letters or command.has_long("symbolic-link")
+    copied = name == "cp" and ("l" in letters or symbolic or command.has_long("link"))
     for source in sources if copied or name in {"ln", "link"} else ():
-        outside = not symbolic and _leaves(source, command, ground)
+        outside = (copied or not symbolic) and _leaves(source, command, ground)
         lost = places.is_vital if symbolic else places.place_of
         if outside or any(lost(clean, ground) for clean in command.where(source)):
             yield Finding("it gives what is not the project's a second name", "ln")
@@ -388,10 +388,9 @@ def _shows(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield READS_SECRET
 
 
-def check_remotes(commands: list[ShellCommand]) -> Iterator[Finding]:
-    """Yield a finding for a push to where the same script has said that a name leads."""
-    said = [c.operands() for c in commands if c.name == "git"]
-    added = {o[2] for o in said if o[:2] == ["remote", "add"] and len(o) > 2}
+def check_remotes(commands: list[ShellCommand], added: set[str]) -> Iterator[Finding]:
+    """Yield a finding for a push to where the same session has said that a name leads."""
+    said = [found[0] for c in commands if c.name == "git" for found in readings("git", c.args)]
     if any(o[:1] == ["push"] and added & {*o[1:]} for o in said):
         yield Finding("it pushes to an address", "git push address")
 

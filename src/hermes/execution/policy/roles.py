@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise, product
 
-from hermes.execution.policy.code import language_of
+from hermes.execution.policy.code import SQL_CLIENTS, language_of
 from hermes.execution.policy.command import (
     TABLES,
     Ground,
@@ -36,7 +36,7 @@ _GITREADERS = listed("git-readers")
 _TALKERS = words("git gh glab")
 _FILLERS = listed("fillers")
 _RUNS_FILES = listed("runs-files")
-_RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3")
+_RULED = words("make gmake awk gawk mawk sed ninja psql sqlite3 mysql mariadb mycli pgcli duckdb")
 _EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
 _COPIERS = words("scp rsync sftp rclone gsutil aws")
 _LOCKERS = words("chmod chown chgrp")
@@ -237,7 +237,7 @@ def ran(command: ShellCommand) -> Iterator[str]:
         return  # of node and shells: it reads, and runs nothing
     if command.name in _RULED:
         yield from command.values_of("-f", "--file", "--makefile")
-        yield from command.reads if "sql" in command.name else ()
+        yield from command.reads if SQL_CLIENTS.match(command.name) else ()
     elif command.name in SHELLS or command.name in {"source", "."} or language_of(command.name):
         yield from command.reads
         if shell_code(command) is None and "-m" not in command.args:

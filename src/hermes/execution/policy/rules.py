@@ -48,6 +48,7 @@ _ACTS_BY_OPTIONS = words("find tar python node perl ruby php sort rsync")
 _FILE_LISTERS = words(
     "git ls find fd fdfind which command rg grep npm pwd dirname basename mktemp head tail"
 )
+_READS_COMMANDS = pattern("reads-commands")
 _TALKERS = words("ed red ex script lftp ftp sftp maxima mongo mongosh gdb lldb")
 _OBEYS_INPUT = words(
     "patch git gpg docker podman kubectl helm crontab redis-cli sqlite3 psql mysql npm"
@@ -201,12 +202,17 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
 
 def _prompt(command: ShellCommand) -> Iterator[Finding]:
     """Yield findings for commands that take their input for orders."""
-    if command.name in _TALKERS or _PROMPTS & {*command.operands()[:2]}:
+    if command.name in _TALKERS or _PROMPTS & {*command.operands()[:2]} or prompts(command):
         yield opaque(f"`{command.name}` runs what it reads", f"| {command.name}")
     if command.name in _OBEYS_INPUT and _FETCHERS & {c.name for c in command.feed.upstream}:
         yield Finding(
             f"`{command.name}` would obey what comes straight from the network", "curl | sh"
         )
+
+
+def prompts(command: ShellCommand) -> bool:
+    """Return whether a program is known to read commands as it is called here."""
+    return _READS_COMMANDS.match(f"{command.name} {command.line}") is not None
 
 
 def _unseen(sources: tuple[ShellCommand, ...], runner: str) -> Finding:

@@ -6,11 +6,14 @@ with assignments is walked twice, because a loop or a function may use a value t
 assigned further down.
 """
 
+import os
+import pickle
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from time import thread_time
 
 from msgspec import structs
@@ -27,7 +30,9 @@ from hermes.execution.policy.command import (
     TooLong,
     base_name,
     listed,
+    may_match,
     opaque,
+    real_path,
     unreadable,
     where,
 )
@@ -74,11 +79,14 @@ MAX_SECONDS = 0.5
 """Of processor time; what takes longer to follow is not followed to its end."""
 MAX_INLINE_SECONDS = 0.015
 """Of the event loop; then another process judges."""
+MAX_INLINE_BODY = 16_384
+"""Bytes of a function of an earlier call that are read there."""
 MAX_PLACES = 6
 """Directories that a script may be in at one point."""
 MAX_ROUNDS = 12
 """Words of a loop that are followed one by one."""
 
+_GLOB = re.compile(r"[*?\[]")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _READERS = frozenset({"read", "mapfile", "readarray"})
@@ -115,7 +123,9 @@ class Walk:
             **dict.fromkeys(_SET_BY_BASH, COMPUTED),
             **ground.carried.exports,
         }
-        self.functions: dict[str, syntax.Script] = dict(ground.carried.functions)
+        self.functions: dict[str, syntax.Script] = {}
+        self._stored: Callable[[bytes], syntax.Script] = cache(pickle.loads)
+        """Reads what an earlier call has defined."""
         self.made = MadeFiles(ground)
         self.exported: set[str] = set()
         self.exports_all = False
@@ -181,7 +191,28 @@ class Walk:
 
     def _where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
         self.exhausted()  # one command may name very many paths
-        return where(path, cwds)
+        places = where(path, cwds)
+        found = [way for place in places for way in self._found(place)]
+        return tuple(dict.fromkeys((*places, *found)))
+
+    def _found(self, place: str) -> Iterator[str]:
+        """Yield where a glob leads through links among the folders of the project."""
+        project = self.ground.project
+        if not project or not place.startswith(f"{project}/"):
+            return
+        *parts, name = place[len(project) + 1 :].split("/")
+        folders = [project] if _GLOB.search("/".join(parts)) else []
+        for part in parts:
+            if _GLOB.search(part):
+                below = takewhile(self._has_time, ((f, n) for f in folders for n in _names(f)))
+                folders = [f"{f}/{n}" for f, n in below if may_match(n, part)]
+            else:
+                folders = [f"{f}/{part}" for f in folders]
+        for folder in takewhile(self._has_time, folders):
+            yield f"{real_path(folder)}/{name}"
+
+    def _has_time(self, _: object) -> bool:
+        return not self.exhausted()
 
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
@@ -213,19 +244,30 @@ class Walk:
         elif isinstance(node, syntax.Function):
             if node.name in PROGRAMS:
                 self.findings.append(opaque(f"`{node.name}` would mean something else"))
-            before = self.functions.get(node.name)
+            before = self._function(node.name)
             self.functions[node.name] = node.body
             branch = self.variables.branch
             self.variables.branch = (*branch, id(node))
-            self._call_function(node.name, Feed())
+            self._call_function(node.name, node.body, Feed())
             self.variables.branch = branch
             self.functions[node.name] = _both(before, node.body)
         else:
             self._compound(node, feed)
 
-    def _call_function(self, name: str, feed: Feed) -> None:
+    def _function(self, name: str) -> syntax.Script | None:
+        stored = self.ground.carried.functions.get(name)
+        if stored is None or name in self.functions:
+            return self.functions.get(name)
+        if self._inline and len(stored) > MAX_INLINE_BODY:
+            raise TooLong
+        return self._stored(stored)
+
+    def defined(self) -> dict[str, bytes]:
+        """Return the functions that the script leaves behind."""
+        return {name: pickle.dumps(body) for name, body in self.functions.items()}
+
+    def _call_function(self, name: str, body: syntax.Script, feed: Feed) -> None:
         # By identity: a function may define another one of its own name.
-        body = self.functions[name]
         self._called.add(name)
         if any(body is b for b in self._running.values()) or len(self._running) > MAX_NESTING:
             if self._background > self._began:
@@ -425,7 +467,7 @@ class Walk:
     # --- one command: what it changes, runs and leaves behind ---
 
     def _emit(self, command: ShellCommand) -> None:
-        if command.path in self.functions:
+        if self._function(command.path):
             command = structs.replace(command, via=(*command.via, "function"))
         self.commands.append(command)
         if self.exhausted() or self._nesting > MAX_NESTING:
@@ -457,8 +499,8 @@ class Walk:
         elif name == "exec" and not args and command.feed.kind is not Input.NONE:
             self._input = command.feed
             self.findings.append(opaque("it replaces the input of the shell"))
-        elif command.path in self.functions:
-            self._call_function(command.path, command.feed)
+        elif body := self._function(command.path):
+            self._call_function(command.path, body, command.feed)
         self._subscripts(command)
 
     def _subscripts(self, command: ShellCommand) -> None:
@@ -510,8 +552,8 @@ class Walk:
                 command = structs.replace(command, cwds=(None,))
             fields = {"writes": (), "via": via, "assigns": assigns, "found_below": below}
             self._emit(command.with_argv(inner.argv, **fields))
-            if inner.argv[0] in self.functions:
-                self._call_function(inner.argv[0], command.feed)
+            if body := self._function(inner.argv[0]):
+                self._call_function(inner.argv[0], body, command.feed)
 
     def program(self, language: str, text: str, command: ShellCommand | None = None) -> None:
         if len(text) > self.ground.longest:
@@ -554,6 +596,12 @@ class Walk:
         if inner.fresh or self._cwds == command.cwds:
             self._cwds = cwds
         self._via = via
+
+
+def _names(folder: str) -> Iterator[str]:
+    """Yield what is in a folder; nothing if it is none."""
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+        yield from (entry.name for entry in entries)
 
 
 def _either(first: tuple[str | None, ...], then: tuple[str | None, ...]) -> tuple[str | None, ...]:
