@@ -6,7 +6,7 @@ destroy the host that Hermes runs on.
 
 import re
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import (
@@ -148,7 +148,8 @@ def _finds_ledger(args: tuple[str, ...]) -> bool:
 
 
 def _narrowed(args: tuple[str, ...]) -> bool:
-    """Return whether a search is for some files only."""
+    """Return whether a search is for some files only; a test behind an action comes too late."""
+    args = tuple(takewhile(lambda a: a != "-delete" and not a.startswith(("-exec", "-ok")), args))
     widened = {"-o", "-or", "-not", "!", ","} & {*args}
     return not widened and any(a in _NAMED and b.strip("*?[]./+") for a, b in pairwise(args))
 
