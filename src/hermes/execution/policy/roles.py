@@ -329,7 +329,8 @@ def sent(command: ShellCommand) -> list[str]:
         keys = set(command.values_of("-i", "-F", "-e"))
         *sources, target = command.operands() or [""]
         return [s for s in sources if s not in keys and ":" not in s] if ":" in target else []
-    named = [v for v in command.values_of(*SENT) if re.search(r"[@<]|^[/~.]", v)]
+    options = SENT if command.name != "ssh" else []  # its `-T` has no value
+    named = [v for v in command.values_of(*options) if re.search(r"[@<]|^[/~.]", v)]
     if command.name in {"http", "https", "xh"}:
         named += [a for a in command.args if re.search(r"(?:\w[:=]{0,3}|^)@\S", a)]
     if command.name in {"curl", "wget"}:
