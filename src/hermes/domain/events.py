@@ -118,6 +118,8 @@ class Notice(Struct, frozen=True, kw_only=True, tag="notice"):
     code: str
     text: str
     level: NoticeLevel = NoticeLevel.INFO
+    about: str = ""
+    """The message that begins a turn with the same, or joins one."""
 
 
 class MessageCompleted(Struct, frozen=True, kw_only=True, tag="message.completed"):

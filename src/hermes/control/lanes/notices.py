@@ -42,17 +42,17 @@ async def _tell(gateway: Gateway, notice: ProcessNotice, now: float) -> None:
     notice.admitted()
 
 
-def _show(gateway: Gateway, session_id: str, text: str) -> None:
+def _show(gateway: Gateway, session_id: str, text: str, about: str = "") -> None:
     """Show a notice at once where people follow the turn that the session runs."""
     stream = gateway.current_turn(session_id)
     if stream is not None and stream.events and stream.finished is None:
         line = gateway.redact(shown_text(text, InputKind.NOTICE))
-        stream.emit(Notice(code="process", text=line))
+        stream.emit(Notice(code="process", text=line, about=about))
 
 
 async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name: str) -> None:
     """Give a notice to its session, where that takes place; never twice under one name."""
-    _show(gateway, notice.session_id, notice.text)
+    _show(gateway, notice.session_id, notice.text, name)
     message = _inbound(notice, now, await _place(gateway, notice.session_id), name)
     await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
 

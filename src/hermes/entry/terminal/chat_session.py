@@ -470,8 +470,8 @@ class TerminalChat(Door, Screen):
                     self.questions.ask(request)
                 case ApprovalAnswered(approval_id=approval_id):
                     self.questions.settle(approval_id)
-                case Notice(text=text):
-                    self._noted.add(text)
+                case Notice(about=about) if about:
+                    self._noted.add(about)
                 case SteerTaken():
                     await self._count_queued()
                     self._coming.clear()
@@ -487,7 +487,6 @@ class TerminalChat(Door, Screen):
         await self.refresh()
         if not self.waiting and self._jobs.empty() and not self.interruptible:
             self._coming.clear()  # Some may have been dropped.
-            self._noted.clear()
         if self._display.bell_on_complete:
             self.ring()
 
@@ -499,7 +498,9 @@ class TerminalChat(Door, Screen):
             return
         if not message.internal:
             self.show_question(message.text)
-        elif message.shown not in self._noted:
+        elif message.native_id in self._noted:
+            self._noted.discard(message.native_id)
+        else:
             self.show([""])
             self.say(f"· {message.shown}")
 
