@@ -14,6 +14,7 @@ processor time, and no pattern repeats what can match in several ways.
 """
 
 import hashlib
+import os
 import re
 import sys
 from collections import Counter
@@ -76,6 +77,8 @@ _LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git tr
 _LOSES = pattern("loses-files")
 """Reasons of the host that count behind walls too: files of the project are lost."""
 _REBUILT = pattern("rebuilt")
+_IN_OUTPUT = re.compile(rf"/{_REBUILT.pattern}/[^/]")
+_PUTS = words("ln link mv cp install rsync git")
 _DATABASES = words("sqlite3 sqlite duckdb")
 _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec")
 """Findings about what a wall keeps from happening."""
@@ -436,7 +439,7 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
     for command in found.commands:
         if not command.path.strip(f"{COMPUTED}{UNKNOWN}") and not command.args:
             yield opaque("what it runs is computed")
-        tidies = _tidies(command, found.commands, exposed)
+        tidies = _tidies(command, found.commands, exposed) and not _fills_outputs(found, ground)
         if command.computed:
             command = command.with_argv(("rm", *command.args))  # noqa: PLW2901
         losing: list[Finding] = []
@@ -477,7 +480,7 @@ def _tidies(command: ShellCommand, others: list[ShellCommand], exposed: tuple[st
     if command.name in _SEARCHES:
         head = command.args[: next((i for i, a in enumerate(command.args) if a in _ACTIONS), None)]
         names = [b for a, b in pairwise(head) if a == "-name"]
-        return bool(names) and all(map(_REBUILT.fullmatch, names)) and not _WIDENS & {*head}
+        return bool(names) and all(map(_REBUILT.fullmatch, names)) and not _WIDENS & {*command.args}
     if command.name not in {"rm", "rmdir", "rimraf"}:
         return False
     operands = command.operands()
@@ -485,8 +488,20 @@ def _tidies(command: ShellCommand, others: list[ShellCommand], exposed: tuple[st
         searches = [c for c in others if c.name in _SEARCHES and c.via == command.via[:-1]]
         return bool(searches) and all(_tidies(c, others, exposed) for c in searches)
     fulls = [full for o in operands for full in command.where(o)]
-    inside = all(any(full.startswith(f"{place}/") for place in exposed) for full in fulls)
+    inside = all(any(_is_really_in(full, place) for place in exposed) for full in fulls)
     return bool(operands) and inside and all(map(_REBUILT.fullmatch, operands))
+
+
+def _is_really_in(full: str, place: str) -> bool:
+    """Tell whether something is in a place, with no link on the way to it or at its end."""
+    real = f"{os.path.realpath(place)}{full[len(place) :]}".rstrip("/")
+    return full.startswith(f"{place}/") and os.path.realpath(full) == real
+
+
+def _fills_outputs(found: Walk, ground: Ground) -> bool:
+    """Tell whether something else than a tool has put files into a place for outputs."""
+    puts = any(c.name in _PUTS for c in found.commands)
+    return puts or any(map(_IN_OUTPUT.search, ground.carried.files))
 
 
 def _judge_walk(found: Walk, ground: Ground) -> Iterator[_Found]:
