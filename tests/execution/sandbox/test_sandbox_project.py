@@ -643,6 +643,38 @@ async def test_what_is_typed_into_a_program_outside_is_judged_as_on_the_host(
         assert verdict.gate is gate
 
 
+@pytest.mark.parametrize(
+    ("program", "text", "gate"),
+    [
+        ("python3 -i -q", "print(6*7)\n", Gate.ALLOW),
+        ("python3", "def f(a): return a\n", Gate.ALLOW),
+        ("python3", "import os; print(os.getcwd())\n", Gate.ALLOW),
+        ("python3", "import shutil; shutil.rmtree('src')\n", Gate.ASK),
+        ("cd src && python3", "import shutil\nshutil.rmtree('../src')\n", Gate.ASK),
+        ("bash", "ls -la\n", Gate.ALLOW),
+        ("bash", "rm -rf src\n", Gate.ASK),
+        ("node", "[1, 2].map(x => x * 2)\n", Gate.ALLOW),
+        ("cat", "y\n", Gate.ALLOW),
+    ],
+)
+async def test_what_is_typed_into_a_program_is_read_as_the_program_reads_it(
+    person: Person, program: str, text: str, gate: Gate
+) -> None:
+    env = await person.open()
+    policy = HostPolicy(LiveSettings(), {"HOME": str(person.home)}, person.boxes.home)
+    (person.project / "src").mkdir()
+    running = await env.spawn(ShellRun(script=program))
+    typed = Intent(command=text, process=running.id)
+    for before in ("", "x = 1\n" if "python" in program else ""):
+        policy.note(Intent(command=before, process=running.id), env)
+        verdict = await policy.judge(typed, env, grants=(), trusted=False)
+        assert verdict.gate is gate, verdict.reason
+    policy.note(typed, env)  # whatever it was, it is answered for
+    harmless = Intent(command="pwd\n" if program == "bash" else "2\n", process=running.id)
+    verdict = await policy.judge(harmless, env, grants=(), trusted=False)
+    assert verdict.gate is Gate.ALLOW, verdict.reason
+
+
 async def test_leaving_is_judged_as_on_the_host_and_always_asks(person: Person) -> None:
     env = await person.open()
     assert await person.judged("ls", env, escalate="to see") is Gate.ASK

@@ -186,6 +186,22 @@ async def test_what_was_woken_meanwhile_has_not_stood_still(person: Person, proj
     assert (project / ".envrc").read_text() == "# 1\n"
 
 
+async def test_what_it_had_changed_when_it_was_stopped_stays(person: Person, project: Path) -> None:
+    hook = project / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch done; sleep 60\n")
+    hook.chmod(0o755)
+    env = await person.open()
+    await begun(env, project, "sleep 600")
+    moving = asyncio.ensure_future(out(env, "git checkout -q other"))
+    await until_there(project / "done")
+    moving.cancel()
+    await asyncio.wait([moving])
+    assert moving.cancelled()
+    assert "held" not in (await sh(env, "sleep 0.3")).output
+    assert on_other(project)
+
+
 async def test_what_was_stopped_ends_as_it_would_have(person: Person) -> None:
     env = await person.open()
     process = await env.spawn(ShellRun(script="sleep 1; exit 3"))

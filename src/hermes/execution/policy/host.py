@@ -48,6 +48,7 @@ WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500
 _MAX_CARRIED_SIZE = 2_000_000
 """Bytes of functions, and characters of variables."""
+_TYPED = "END-OF-WHAT-IS-TYPED"
 _MAX_TYPED = 65_536
 _LONGEST_REASON = 200
 _MAX_WAITING = 50
@@ -94,7 +95,9 @@ class Question(Struct, frozen=True, kw_only=True):
         command = f"python3 -c {shlex.quote(intent.code)}" if intent.code else intent.command
         around = {"cwd": self.workdir, "grants": self.grants, "carried": self.carried}
         if self.exposed != ("/",) and not self.leaves:
-            return policy.judge_losses(command, self.exposed, **around)  # type: ignore[arg-type]
+            if not (intent.process and self.program):
+                return policy.judge_losses(command, self.exposed, **around)  # type: ignore[arg-type]
+            return Judgement(self._typed_behind_walls(policy, command))
         verdicts: list[Verdict] = []
         if intent.process and self.program:
             place = {"cwd": self.begun or self.cwd, "carried": self.carried}
@@ -115,6 +118,17 @@ class Question(Struct, frozen=True, kw_only=True):
         order = (Gate.BLOCK, Gate.ASK, Gate.ALLOW)
         worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
         return Judgement(self.leaving(worst), left)
+
+    def _typed_behind_walls(self, policy: CommandPolicy, data: str) -> Verdict:
+        """Judge text for a program's input; a person has answered for what was typed before."""
+
+        def judged(text: str) -> Verdict:
+            script = f"{self.program} <<'{_TYPED}'\n{text}\n{_TYPED}"
+            cwd, carried = self.begun or self.cwd, self.carried
+            return policy.judge_losses(script, self.exposed, cwd=cwd, carried=carried).verdict
+
+        before = "" if judged(self.typed).gate is not Gate.ALLOW else self.typed
+        return judged(f"{before}{data}")
 
     def leaving(self, verdict: Verdict) -> Verdict:
         """Return a verdict that says so if the call leaves the walls.

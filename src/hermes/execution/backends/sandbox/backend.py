@@ -321,6 +321,7 @@ class SandboxEnvironment(ShellEnvironment):
             " it can be saved or put back now."
             if any(held.again for held in away)
             else "It was made or changed while something runs in the sandbox: nobody knows by whom."
+            " If it was you, ask for it to be put back."
         )
         copies = f" Copies are in {self._layout.held}/<number>." * any(held.kept for held in away)
         text = f"Renamed to *.held: {listed(away, _NAMED)}. {why}{copies}"

@@ -135,29 +135,42 @@ class Patrol:
         """Begin something and take what it has soon changed for the host's; None if it is not."""
         still = await Standstill.begin(holder)
         running: asyncio.Future[T] | None = None
-        before, covered = self._guard.memory(), list[str]()
+        before, covered, taken = self._guard.memory(), list[str](), False
         try:
             if not self._clean:
                 await self._look(busy, 0)
             if still is not None:
                 before = self._guard.memory()
                 running = asyncio.ensure_future(work())
-                await asyncio.wait([running], timeout=LONGEST)
-                await self.survey_mounts()
-                await asyncio.to_thread(self._guard.accept, self._mounted, since=still.since)
-                covered = await self._cover()
-                self._guard.doubt(covered, still.since)
+                try:
+                    await asyncio.wait([running], timeout=LONGEST)
+                except asyncio.CancelledError:
+                    running.cancel()
+                    await asyncio.wait([running])
+                    raise
+                finally:
+                    covered = await self._take_over(still.since)
+                    taken = True
         except BaseException:
-            self._guard.go_back(before, covered)
             if running is not None:
                 running.cancel()
                 await asyncio.wait([running])
+            if not taken:
+                self._guard.go_back(before, covered)
             raise
         finally:
             if still is not None and not await asyncio.shield(still.end()):
                 self._guard.go_back(before, covered)
-        await asyncio.to_thread(self._guard.begin, self._mounted)
         return running
+
+    async def _take_over(self, since: int) -> list[str]:
+        """Take what is there for the person's; return what was covered then."""
+        await self.survey_mounts()
+        await asyncio.to_thread(self._guard.accept, self._mounted, since=since)
+        covered = await self._cover()
+        self._guard.doubt(covered, since)
+        await asyncio.to_thread(self._guard.begin, self._mounted)
+        return covered
 
     async def settle(self, busy: Busy) -> list[Held]:
         """Look at what a command has left; return what was held and not told yet."""
