@@ -96,35 +96,23 @@ def base_name(path: str) -> str:
 _ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*://(?:[^/@\s]*@)?([^/?#\s]*)")
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0)(?=[:/]|$)|:\d")
 _BARE_HOST = re.compile(r"(?:[\w-]+@)?(?:[\w-]+\.)+[a-zA-Z\d]+(?:[:/?]|$)|[\w-]+:\d+(?:/|$)")
-_DETOUR = re.compile(
-    r"-[#0-46BGIJLMNOSVZafgijklnpqsv]*x|--(?:proxy|preproxy|socks|connect-to|resolve|url)"
-)
+_DETOUR = re.compile(r"-x|--(?:proxy|preproxy|socks|connect-to|resolve|url)")
 
 
 def only_local(command: "ShellCommand") -> bool:
     """Return whether a command names addresses, and all of them are on this machine."""
-    args = command.args
+    args = command.spelled
     hosts = [host for arg in args for host in _ADDRESS.findall(arg)]
     hosts += filter(_LOOPBACK.match, args)
     if command.name == "curl":
-        hosts += filterfalse(_ADDRESS.match, _curl_addresses(args))
+        operands = [arg for arg, value in command.valued() if not value and arg[:1] != "-"]
+        hosts += filterfalse(_ADDRESS.match, operands)
     for before, arg in pairwise(("", *args)):
         valued = before[:1] == "-" and before not in {"-s", "-i", "-v", "-k", "-L", "-f"}
         hosts += [arg] if not valued and _BARE_HOST.match(arg) else []
     detour = any(map(_DETOUR.match, args))
     odd = any("@" in host or "\\" in host for host in hosts)
     return bool(hosts) and not (odd or detour) and all(map(_LOOPBACK.match, hosts))
-
-
-def _curl_addresses(args: tuple[str, ...]) -> Iterator[str]:
-    """Yield the words that are neither options of curl nor their values."""
-    skip = False
-    for arg in args:
-        option = arg[:1] == "-"
-        if not (option or skip):
-            yield arg
-        short = arg[:2] != "--" and takes_next(arg, _CURL_VALUES) is True
-        skip = option and not skip and (short or arg in _CURL_VALUES)
 
 
 class Finding(Struct, frozen=True):
@@ -214,7 +202,7 @@ class Feed(Struct, frozen=True):
 
 
 _BUNDLERS = frozenset({"tar", "bsdtar"})
-_TAR_VALUES = frozenset("bCfFgHIKLNTVX")
+_LETTERS = {name: words(row) for name, row in TABLES["letters"].items()}
 
 
 def where(path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
@@ -279,13 +267,26 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def spelled(self) -> tuple[str, ...]:
-        """The arguments; the letters with which tar may begin are options, each with its value."""
+        """The arguments, each option and each value a word, if it is known what takes a value.
+
+        The letters with which tar may begin are options, each with its value.
+        """
+        known = _LETTERS.get(self.name)
+        if known is None:
+            return self.args
         letters = self.args[0] if self.args and self.name in _BUNDLERS else ""
         if not letters.isalnum():
-            return self.args
+            return (*_taken_apart(iter(self.args), known),)
         rest = iter(self.args[1:])
-        pairs = ((f"-{c}", *islice(rest, c in _TAR_VALUES)) for c in letters)
-        return (*(word for pair in pairs for word in pair), *rest)
+        pairs = ((f"-{c}", *islice(rest, f"-{c}" in known)) for c in letters)
+        return (*(word for pair in pairs for word in pair), *_taken_apart(rest, known))
+
+    def valued(self) -> Iterator[tuple[str, bool]]:
+        """Yield what is spelled, and whether it is known to be the value of an option."""
+        known, value = _LETTERS.get(self.name, ()), False
+        for word in self.spelled:
+            yield word, value
+            value = not value and word in known
 
     def letters(self) -> set[str]:
         return set("".join(a[1:] for a in self._options() if a[:2] != "--"))
@@ -295,10 +296,10 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         return any(a[:2] == "--" and name.startswith(a[2:].split("=")[0]) for a in self._options())
 
     def _options(self) -> Iterator[str]:
-        for arg in self.spelled:
-            if arg == "--":
+        for arg, value in self.valued():
+            if arg == "--" and not value:
                 return
-            if len(arg) > 1 and arg[0] == "-":
+            if len(arg) > 1 and arg[0] == "-" and not value:
                 yield arg
 
     def operands(self) -> list[str]:
@@ -308,27 +309,47 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         return [a for a in self.args[:end] if len(a) < 2 or a[0] != "-"] + [*self.args[end + 1 :]]
 
     def values_of(self, *options: str) -> Iterator[str]:
-        """Yield the values given to any of the named options, however they are written.
+        """Yield the values given to any of the named options, however they are written."""
+        return values_of(self.spelled, *options)
 
-        Long options may be shortened; a short one may be glued to its value and stand
-        behind others (`-qc'ls'`). It yields too much rather than too little.
-        """
-        args = self.spelled
-        for index, arg in enumerate(args):
-            if not arg.startswith(("-", "eval")):
-                continue
-            following = args[index + 1 : index + 2]
-            for option in options:
-                if arg == option:
-                    yield from following
-                elif option.startswith("--"):
-                    name, equals, value = arg.partition("=")
-                    if option.startswith(name) and len(name) > 2:
-                        yield from (value,) if equals else following
-                elif len(option) == 2 and arg[1:2] != "-":
-                    before, found, value = arg[1:].partition(option[1])
-                    if found and (not before or before.isalnum()):
-                        yield from (value.removeprefix("="),) if value else following
+
+def values_of(args: tuple[str, ...], *options: str) -> Iterator[str]:
+    """Yield the values that words give to any of the named options.
+
+    Long options may be shortened; a short one may be glued to its value and stand
+    behind others (`-qc'ls'`). It yields too much rather than too little.
+    """
+    for index, arg in enumerate(args):
+        if not arg.startswith(("-", "eval")):
+            continue
+        following = args[index + 1 : index + 2]
+        for option in options:
+            if arg == option:
+                yield from following
+            elif option.startswith("--"):
+                name, equals, value = arg.partition("=")
+                if option.startswith(name) and len(name) > 2:
+                    yield from (value,) if equals else following
+            elif len(option) == 2 and arg[1:2] != "-":
+                before, found, value = arg[1:].partition(option[1])
+                if found and (not before or before.isalnum()):
+                    yield from (value.removeprefix("="),) if value else following
+
+
+def _taken_apart(args: Iterator[str], known: frozenset[str]) -> Iterator[str]:
+    """Yield each option of a cluster, and each value, as a word."""
+    for arg in args:
+        last, value = arg, ""
+        for index, letter in enumerate(arg[1:] if arg[:1] == "-" != arg[1:2] else "", 2):
+            last = f"-{letter}"
+            if {last, f"{last}!"} & known:
+                value = arg[index:].removeprefix("=")
+                break
+            yield from (last,) if index < len(arg) else ()
+        yield last
+        yield from (value,) if value else islice(args, last in known)
+        if last == "--" or f"{last}!" in known:
+            yield from args
 
 
 def takes_next(option: str, valued: list[str]) -> bool | None:
@@ -401,4 +422,3 @@ def readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[st
 
 
 _FLAGS = listed("flags")
-_CURL_VALUES = [*listed("curl-values")]

@@ -46,7 +46,7 @@ _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item trash trash-put gio")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir erase ri")
-_FD_RUNS = re.compile(r"-[a-zA-Z]*[xX]$|--exec(?:-batch)?$")
+_FD_RUNS = words("-x -X --exec --exec-batch")
 _FD_VALUES = TABLES["words"]["fd-values"]
 _NAMED = words("-name -iname -path -ipath -wholename -regex -iregex")
 _LOSES = pattern("loses")
@@ -133,8 +133,8 @@ def _find_deletes(args: tuple[str, ...]) -> bool:
 
 def _found_by_fd(command: ShellCommand) -> list[str]:
     """Return where fd looks for anything, and not for some files, to delete it."""
-    args = command.args if command.name in {"fd", "fdfind"} else ()
-    runs = [base_name(b) in _DELETERS and bool(_FD_RUNS.match(a)) for a, b in pairwise(args)]
+    args = command.spelled if command.name in {"fd", "fdfind"} else ()
+    runs = [base_name(b) in _DELETERS and a in _FD_RUNS for a, b in pairwise(args)]
     searched = args[: runs.index(True)] if any(runs) else ()
     start = command_start(searched, _FD_VALUES)
     if start is None or re.search(r"\w", searched[start]):

@@ -244,10 +244,10 @@ def _builtin(command: ShellCommand) -> Iterator[Nested]:
 
 
 def _find(command: ShellCommand) -> Iterator[Nested]:
-    for index, arg in enumerate(command.args):
-        short = command.name in {"fd", "fdfind"} and re.match(r"-[a-zA-Z]*[xX]$", arg)
+    for index, arg in enumerate(command.spelled):
+        short = command.name in {"fd", "fdfind"} and arg in {"-x", "-X"}
         if short or arg in {"-exec", "-execdir", "-ok", "-okdir", "--exec", "--exec-batch"}:
-            rest = command.args[index + 1 :]
+            rest = command.spelled[index + 1 :]
             end = next((i for i, word in enumerate(rest) if word in {";", "+"}), len(rest))
             argv = (*(word.replace("{}", COMPUTED) for word in rest[:end]), COMPUTED)
             yield NestedCommand(argv if arg[1] in "xX-" else argv[:-1], "find")
@@ -290,7 +290,7 @@ def _git(command: ShellCommand) -> Iterator[Nested]:
             yield NestedText(operand[5:], "git")
 
 
-_SSH_VALUES = TABLES["words"]["ssh-values"]
+_SSH_VALUES = TABLES["letters"]["ssh"]
 _LOCALHOST = re.compile(r"(?:.*@)?(?:localhost|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0)$")
 
 

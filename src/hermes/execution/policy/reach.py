@@ -52,6 +52,9 @@ _CLEANS = re.compile(
 _OUTPUT = re.compile(
     r"(?i)^-[bdo]$|^o$|out(?!er|line)|dest|dist|dir(?:ectory)?$|^-*build$|base$|path$|root$"
 )
+_WRITTEN_OPTION = re.compile(
+    r"-o$|--?(?!exclude|without)[\w-]*out(?:put)?(?:[_-]?(?:file|dir|path))?$|--?dest\w*$"
+)
 _PLACE = re.compile(r"(?!\d+$|true$|false$)[\w./~+-]+")
 
 
@@ -256,6 +259,8 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     computed = any(f"{COMPUTED}/" in word for word in files)
     if outside and computed and command.name not in roles.CONTAINERS:
         yield opaque("the directory of a file that it may change is computed", "write computed")
+    settings = roles.settings(command.args) if not language_of(command.name) else ()
+    outputs = {value for option, value in settings if _WRITTEN_OPTION.match(option)}
     for path in roles.mentioned(command, ground):
         for clean in command.look_up(path, command.cwds[-1:]):
             place = places.place_of(clean, ground)
@@ -263,7 +268,8 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             if free and outside and places.is_there(clean, ground):
                 place = places.OUTSIDE
             inner = place is not None and "/.git/" in f"{clean}/" and command.name != "git"
-            if place is not None and (inner or place.kind in _NEVER_MENTIONED):
+            output = outside and path in outputs
+            if place is not None and (inner or output or place.kind in _NEVER_MENTIONED):
                 device = place.kind is PlaceKind.DEVICE
                 reason = f"it may change {place.kind}: {path}"
                 yield Finding(reason, f"write {place.label}", opaque=device)
@@ -350,7 +356,7 @@ def _loaded(command: ShellCommand) -> Iterator[str]:
 
 # --- shows ---
 
-_KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z](?=[/~]))?[@<]?")
+_KEY = re.compile(r"^(?:-*[\w-]+=|-[A-Za-z\d]+(?=[/~.]))?[@<]?")
 """What stands in front of a path: an option, a field, the mark of a file."""
 _KEEPERS = words("printenv envsubst history security pass op secret-tool")
 _TELLS_VARIABLES = re.compile(r"\benv\b|\$ENV|ENVIRON|environ")

@@ -48,13 +48,15 @@ _SHOWS = words(
     "archive clone show diff grep hash-object cat-file blame annotate log whatchanged stash add"
     " interpret-trailers merge-file tag diff-files diff-index diff-tree difftool format-patch"
 )
+_KEPT = words("archive format-patch")
+_NOTES = words("commit notes merge")
 _SEARCHERS = words("rg ag ack ugrep")
 _DEEP = words("grep egrep fgrep zgrep diff colordiff zip cp rsync scp")
 _FINDERS = words("find fd fdfind locate")
 _PACKERS = words("tar bsdtar zip 7z rar cpio pax")
 _PIECES = re.compile(r"[\s'\"()<@:=,]+")
 _SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
-_GLUED = re.compile(r"^-(?:[A-Za-z]+(?=[/~])|[A-Za-z](?=\.))")
+GLUED = re.compile(r"^-[A-Za-z\d]+(?=[/~]|\.[^=]*$)")
 _SILENT = re.compile(r"/dev/(?:(?:null|stdout|stderr|tty|zero|full)$|fd/\d+$|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
 _KEPT_AS = re.compile(r"-(?:[a-zA-Z]*?i|-in-place=)(.*[*/].*)")
@@ -176,6 +178,7 @@ _TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
     "patched": _patched,
     "compiled": lambda c: [v for v in c.values_of("-o", "--output", "--outfile") if v[:1] in "/~."],
     "preprocessed": lambda c: c.values_of("-o") if "-E" in c.args else (),
+    "kept": lambda c: c.values_of("-o") if _KEPT & {*c.operands()[:3]} else (),
     "key": lambda c: c.values_of("-f") if c.args[:1] not in {("-l",), ("-lf",)} else (),
 }
 
@@ -197,7 +200,7 @@ def only_reads(command: ShellCommand) -> bool:
 
 def runs_a_writer(command: ShellCommand) -> bool:
     """Return whether a search runs a program on what it finds that may change it."""
-    names = [program for option, program in pairwise(command.args) if option in _EXECS]
+    names = [program for option, program in pairwise(command.spelled) if option in _EXECS]
     harmless = (READERS | VIEWERS) - CHANGERS
     return command.name in {"find", "fd", "fdfind"} and any(n not in harmless for n in names)
 
@@ -216,7 +219,7 @@ def mentioned(command: ShellCommand, ground: Ground) -> Iterator[str]:
         if command.name in _TALKERS and " " in arg:
             continue
         text = arg.partition(":")[0] if command.name in CONTAINERS else arg
-        for piece in _SEPARATORS.split(_GLUED.sub("", text)):
+        for piece in _SEPARATORS.split(GLUED.sub("", text)):
             if piece.startswith(("/", "~", ".")) or "/.." in piece:
                 yield piece
     here = command.cwd
@@ -265,9 +268,9 @@ def settings(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield options and variables with the values that they may have."""
     for arg, following in zip(args, (*args[1:], "-"), strict=False):
         name, equals, value = arg.partition("=")
-        glued = _GLUED.match(arg)
+        glued = GLUED.match(arg)
         if glued is not None:
-            yield glued.group(), arg[glued.end() :]
+            yield f"-{arg[glued.end() - 1]}", arg[glued.end() :]
         elif equals:
             yield name.removeprefix("-D"), value
             yield name, value.rpartition("=")[2]
@@ -294,7 +297,10 @@ def shown(command: ShellCommand, ground: Ground) -> Iterator[str]:
     made = {*command.values_of("-keyout", "-out")} if command.name == "openssl" else set()
     if command.name in _PLACERS:  # where they write, outside of the project, asks for itself
         made |= {w for w in written(command) if all(is_away(c, ground) for c in command.where(w))}
-    yield from (w for w in words if w not in made and (w[:1] != "-" or "=" in w))
+    if command.name == "git" and _NOTES & {*command.operands()[:3]}:
+        words = (*words, *command.values_of("-F", "--file", "-t", "--template"))
+    named = (w for w in words if w[:1] != "-" or "=" in w or GLUED.match(w))
+    yield from (w for w in named if w not in made)
 
 
 def searched(command: ShellCommand) -> list[str]:

@@ -151,7 +151,7 @@ def _verbs(command: ShellCommand) -> Iterator[Finding]:
     known = _harmless_verbs(command.name)
     if known is None or _only_told(command):
         return
-    for found, _ in readings(command.name, command.args):
+    for found, _ in readings(command.name, command.spelled):
         operands = [o for o in found if o[:1] != "+"] or found
         if not known.match(".".join(operands[:4]).lower()):
             verb = " ".join(operands[:2] if known.match(f"{operands[0]}.list") else operands[:1])

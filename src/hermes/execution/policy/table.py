@@ -9,6 +9,7 @@ see; one with `!` is the floor. The shape is `verbs : flags : unless`, and each 
   A `!` in front: any verb but these.
 - `flags`: words, one of which must be given. `-f` is a letter of a cluster, `--force` a
   long option or an abbreviation of it, `--force*` every long option that begins so,
+  `-f,--file~regex` is matched by the value of one of these however it is written,
   `~regex` is searched in the whole line, anything else is a glob over single arguments.
 - `unless`: flags that make it harmless.
 
@@ -28,7 +29,14 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import Finding, ShellCommand, only_local, readings, words
+from hermes.execution.policy.command import (
+    Finding,
+    ShellCommand,
+    only_local,
+    readings,
+    values_of,
+    words,
+)
 from hermes.execution.policy.expansion import UNKNOWN, is_unknown
 from hermes.execution.policy.floor import floor_finding
 from hermes.execution.policy.syntax import COMPUTED
@@ -43,7 +51,7 @@ class _Rule(Struct, frozen=True):
     kind: str
 
 
-_PASSES_ON = words("cargo dotnet")
+_PASSES_ON = words("cargo dotnet tox")
 """Programs that give what stands behind `--` to another one."""
 
 
@@ -77,7 +85,7 @@ class RuleTable:
                 own = excuses if name in _PASSES_ON else rest
                 flag = next((f for f in rule.flags if _given(f, own)), None)
                 if flag is not None or not rule.flags:
-                    shown = verb or (flag if flag and flag[0] not in "*~" else "")
+                    shown = verb or (flag.partition("~")[0] if flag and flag[0] != "*" else "")
                     kind = rule.kind or f"{name} {shown}".strip()
                     kind = name if kind == "@" else kind
                     if rule.reason[0] == "!":
@@ -120,6 +128,9 @@ def _given(flag: str, args: tuple[str, ...]) -> bool:
         return (
             _compiled(flag[1:]).search(" ".join(a.replace(" ", "\x03") for a in args)) is not None
         )
+    if flag[0] == "-" and "~" in flag:
+        options, _, value = flag.partition("~")
+        return any(map(_compiled(value).match, values_of(args, *options.split(","))))
     if len(flag) == 2 and flag[0] == "-" and flag != "--":
         return any(a[:1] == "-" and a[1:2] != "-" and flag[1] in a[1:] for a in args)
     if flag[:2] == "--" and len(flag) > 2 and flag[-1] != "*" and "=" not in flag:
@@ -131,8 +142,12 @@ def _excuses(flag: str, args: tuple[str, ...], command: ShellCommand) -> bool:
     """Return whether a flag makes a command harmless: it has to stand there as it is."""
     if flag == "@local":
         return only_local(command)
+    if flag[0] == "-" and "~" in flag:
+        return _given(flag, args)
     # The value of an option may be glued to it.
-    return _given(flag, tuple(a for a in args if a[1:2] == "-" or not re.match(r"-\w{5}|-.*\W", a)))
+    values = {word for word, value in command.valued() if value}
+    plain = (a for a in args if a[1:2] == "-" or not re.match(r"-\w{5}|-.*\W", a))
+    return _given(flag, tuple(a for a in plain if a not in values))
 
 
 @cache
