@@ -66,7 +66,7 @@ class _Record(Struct, frozen=True):
     mounted: list[bytes]
 
 
-class Memory(Struct, frozen=True):
+class Remembered(Struct, frozen=True):
     """What a guard remembers."""
 
     known: dict[str, Seen]
@@ -112,11 +112,11 @@ class Guard:
         wanted = coverings(self._layout, {*self._known})
         return [(path, writable) for path, writable in wanted if path not in mounted]
 
-    def memory(self) -> Memory:
+    def memory(self) -> Remembered:
         """Return what is remembered, to go back to."""
-        return Memory(known={**self._known}, own={**self._own}, within={**self._within})
+        return Remembered(known={**self._known}, own={**self._own}, within={**self._within})
 
-    def go_back(self, before: Memory, covered: Iterable[str]) -> None:
+    def go_back(self, before: Remembered, covered: Iterable[str]) -> None:
         """Forget what was accepted since; what was covered since may be open inside."""
         with self._lock:
             self._known, self._own, self._within = before.known, before.own, before.within

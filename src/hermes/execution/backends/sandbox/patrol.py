@@ -151,16 +151,14 @@ class Patrol:
                 finally:
                     covered = await self._take_over(still.since)
                     taken = True
-        except BaseException:
-            if running is not None:
+        finally:
+            if running is not None and not taken:
                 running.cancel()
                 await asyncio.wait([running])
-            if not taken:
-                self._guard.go_back(before, covered)
-            raise
-        finally:
-            if still is not None and not await asyncio.shield(still.end()):
-                self._guard.go_back(before, covered)
+            if still is not None and not (await asyncio.shield(still.end()) and taken):
+                # In a thread: a look that nobody waits for any more may still go on.
+                back = asyncio.to_thread(self._guard.go_back, before, covered)
+                await asyncio.shield(back)
         return running
 
     async def _take_over(self, since: int) -> list[str]:

@@ -76,19 +76,19 @@ class Standstill:
     @classmethod
     async def begin(cls, holder: Holder) -> "Standstill | None":
         """Stop everything; None, and all goes on, if something does not stop."""
+        still = None
         try:
-            if await _numbered(holder, _STOP) and await _settled(holder):
+            if await _numbered(holder, _STOP) and await _settled(holder) is not None:
                 # Now, and not before: one that was about to be made took a number as well. And
                 # before it is seen who is there: what comes in between has a higher one.
                 number = await _numbered(holder, _COUNT)
                 switches = await _settled(holder)
                 if number and switches is not None:
-                    return cls(holder, number, switches)
-        except BaseException:
-            await asyncio.shield(_go_on(holder))
-            raise
-        await _go_on(holder)
-        return None
+                    still = cls(holder, number, switches)
+        finally:
+            if still is None:
+                await asyncio.shield(_go_on(holder))
+        return still
 
     async def end(self) -> bool:
         """Let everything go on; return whether nothing has run since it was stopped."""
