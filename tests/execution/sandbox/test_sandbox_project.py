@@ -651,6 +651,7 @@ async def test_what_is_typed_into_a_program_outside_is_judged_as_on_the_host(
         ("python3", "import os; print(os.getcwd())\n", Gate.ALLOW),
         ("python3", "import shutil; shutil.rmtree('src')\n", Gate.ASK),
         ("cd src && python3", "import shutil\nshutil.rmtree('../src')\n", Gate.ASK),
+        ("python3", "END-OF-WHAT-IS-TYPED\nimport shutil; shutil.rmtree('src')\n", Gate.ASK),
         ("bash", "ls -la\n", Gate.ALLOW),
         ("bash", "rm -rf src\n", Gate.ASK),
         ("node", "[1, 2].map(x => x * 2)\n", Gate.ALLOW),

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field, structs
 
 from hermes.domain.approvals import Gate, Verdict
-from hermes.domain.ports.execution import Environment
+from hermes.domain.ports.execution import Environment, digest
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
 from hermes.execution.policy.command import Carried, TooLong
@@ -48,7 +48,6 @@ WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500
 _MAX_CARRIED_SIZE = 2_000_000
 """Bytes of functions, and characters of variables."""
-_TYPED = "END-OF-WHAT-IS-TYPED"
 _MAX_TYPED = 65_536
 _LONGEST_REASON = 200
 _MAX_WAITING = 50
@@ -123,7 +122,8 @@ class Question(Struct, frozen=True, kw_only=True):
         """Judge text for a program's input; a person has answered for what was typed before."""
 
         def judged(text: str) -> Verdict:
-            script = f"{self.program} <<'{_TYPED}'\n{text}\n{_TYPED}"
+            end = digest(text.encode("utf-8", "replace"))  # which no text can have in it
+            script = f"{self.program} <<'{end}'\n{text}\n{end}"
             cwd, carried = self.begun or self.cwd, self.carried
             return policy.judge_losses(script, self.exposed, cwd=cwd, carried=carried).verdict
 
